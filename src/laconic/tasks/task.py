@@ -1,0 +1,87 @@
+"""`Task`: rows to features, logits to answers, answers to a score. NumPy only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data.rows import Rows
+from .encoder import Encoder
+from .metrics import Metric
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which column holds what, where the usual names do not fit (None: find it)."""
+
+    text: str | None = None
+    text_pair: str | None = None
+    label: str | None = None
+    words: str | None = None
+    tags: str | None = None
+    question: str | None = None
+    context: str | None = None
+    answers: str | None = None
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One sequence for the model: a row, or a window of one. No padding.
+
+    `input_ids`, `token_type_ids` [length]; `example` is the index of the row that it belongs to; `alignment` is
+    the task's own note of where the pieces come from.
+    """
+
+    example: int
+    input_ids: NDArray[np.int64]
+    token_type_ids: NDArray[np.int64]
+    alignment: Any = None
+
+    def __len__(self) -> int:
+        return len(self.input_ids)
+
+
+class Task(Protocol):
+    """What a task must offer. Makers are frozen dataclasses whose fields are its settings.
+
+    An *example* is a row read and checked; `gold` is None where the row carries no label. An *answer* is what the
+    user gets for a row.
+    """
+
+    name: ClassVar[str]
+    metrics: ClassVar[Mapping[str, Metric]]
+    outputs: ClassVar[tuple[str, ...]]
+    """Names of the graph's outputs."""
+
+    @property
+    def max_seq_length(self) -> int: ...
+
+    @property
+    def metric(self) -> str: ...
+
+    def read(self, rows: Rows, columns: Columns, labelled: bool) -> list[Any]:
+        """Check rows and turn them into examples; `labelled`: every row must carry its gold."""
+
+    def examples(self, inputs: Any) -> list[Any]:
+        """Turn what a caller of `predict` passes into examples without gold."""
+
+    def features(self, examples: Sequence[Any], encoder: Encoder) -> list[Feature]:
+        """Tokenize; an example gives one feature or, if it is long, several windows."""
+
+    def targets(self, example: Any, feature: Feature) -> Mapping[str, Any]:
+        """Labels of one feature, by the names that the model's forward takes."""
+
+    def decode(
+        self, examples: Sequence[Any], features: Sequence[Feature], logits: Sequence[NDArray[np.float32]]
+    ) -> list[Any]:
+        """Logits of every feature ([labels], [length, labels] or [length, 2]) to one answer per example."""
+
+    def statistics(self, metric: str, examples: Sequence[Any], answers: Sequence[Any]) -> NDArray[np.float64]:
+        """Per-row statistics [rows, k] of a metric, to be summed and handed to `Metric.value`."""
+
+    def agreement(self, answers: Sequence[Any], others: Sequence[Any]) -> NDArray[np.float64]:
+        """Per row (equal parts, parts) [rows, 2]: how far two systems say the same."""
