@@ -23,6 +23,29 @@ class Rows:
     records: tuple[Mapping[str, Any], ...]
     lines: tuple[int, ...]
 
+    @classmethod
+    def collect(cls, source: str, placed: Iterable[tuple[int, Mapping[str, Any]]]) -> Rows:
+        """Gather (line, record) pairs; a column that only some records have is None in the others.
+
+        >>> Rows.collect("a.jsonl", [(1, {"text": "fine"}), (2, {"text": "bad", "label": "0"})]).records[0]
+        {'text': 'fine', 'label': None}
+        """
+        lines: list[int] = []
+        records: list[Mapping[str, Any]] = []
+        columns: dict[str, None] = {}
+        ragged = False
+        for line, record in placed:
+            lines.append(line)
+            records.append(record)
+            if record.keys() != columns.keys():
+                ragged = ragged or len(records) > 1
+                columns.update(dict.fromkeys(record))
+        if ragged:
+            records = [
+                record if len(record) == len(columns) else {**dict.fromkeys(columns), **record} for record in records
+            ]
+        return cls(source, tuple(columns), tuple(records), tuple(lines))
+
     def __len__(self) -> int:
         return len(self.records)
 

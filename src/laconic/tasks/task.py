@@ -13,6 +13,8 @@ from ..data.rows import Rows
 from .encoder import Encoder
 from .metrics import Metric
 
+Logits = NDArray[np.float32]
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -48,20 +50,33 @@ class Feature:
 class Task(Protocol):
     """What a task must offer. Makers are frozen dataclasses whose fields are its settings.
 
-    An *example* is a row read and checked; `gold` is None where the row carries no label. An *answer* is what the
-    user gets for a row.
+    An *example* is a row read and checked; its `gold` is None where the row carries no label. An *answer* is what
+    the user gets for a row; `as_json()` gives it in plain types.
     """
 
     name: ClassVar[str]
-    metrics: ClassVar[Mapping[str, Metric]]
     outputs: ClassVar[tuple[str, ...]]
     """Names of the graph's outputs."""
 
     @property
-    def max_seq_length(self) -> int: ...
+    def max_seq_length(self) -> int:
+        """How many pieces the model is given at most."""
 
     @property
-    def metric(self) -> str: ...
+    def metric(self) -> str:
+        """Name of the number that chooses."""
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        """The metrics that this task knows, by name."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the model's labels in the order of its logits."""
+
+    @property
+    def centred_axis(self) -> int | None:
+        """The axis of a feature's logits whose common shift means nothing (None: every shift does)."""
 
     def read(self, rows: Rows, columns: Columns, labelled: bool) -> list[Any]:
         """Check rows and turn them into examples; `labelled`: every row must carry its gold."""
@@ -75,9 +90,7 @@ class Task(Protocol):
     def targets(self, example: Any, feature: Feature) -> Mapping[str, Any]:
         """Labels of one feature, by the names that the model's forward takes."""
 
-    def decode(
-        self, examples: Sequence[Any], features: Sequence[Feature], logits: Sequence[NDArray[np.float32]]
-    ) -> list[Any]:
+    def decode(self, examples: Sequence[Any], features: Sequence[Feature], logits: Sequence[Logits]) -> list[Any]:
         """Logits of every feature ([labels], [length, labels] or [length, 2]) to one answer per example."""
 
     def statistics(self, metric: str, examples: Sequence[Any], answers: Sequence[Any]) -> NDArray[np.float64]:
@@ -85,3 +98,22 @@ class Task(Protocol):
 
     def agreement(self, answers: Sequence[Any], others: Sequence[Any]) -> NDArray[np.float64]:
         """Per row (equal parts, parts) [rows, 2]: how far two systems say the same."""
+
+
+def softmax(logits: NDArray[Any], axis: int = -1) -> NDArray[np.float64]:
+    """Exponentiate and normalise, in double precision."""
+    shifted = np.asarray(logits, np.float64) - np.max(logits, axis=axis, keepdims=True)
+    exponents = np.exp(shifted)
+    return np.asarray(exponents / exponents.sum(axis=axis, keepdims=True))
+
+
+def text_of(rows: Rows, index: int, column: str) -> str:
+    """Read a text; None, numbers and the like are refused with their place."""
+    value = rows.records[index].get(column)
+    if not isinstance(value, str):
+        raise rows.error(
+            index,
+            f"Column '{column}' must hold text. Got {'nothing' if value is None else type(value).__name__}.",
+            hint="Fill in or remove the row.",
+        )
+    return value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,14 +16,40 @@ Array = NDArray[np.float64]
 class Metric:
     """`rows(golds, answers)` gives statistics [rows, k]; `value` takes their sums [..., k] and gives scores [...].
 
-    Scores are fractions. `greater_is_better` is False for errors.
+    Scores are fractions within `bounds`. `greater_is_better` is False for errors.
     """
 
     name: str
     rows: Callable[[Any, Any], Array]
     value: Callable[[Array], Array]
     greater_is_better: bool = True
+    bounds: tuple[float, float] = (0.0, 1.0)
 
     def score(self, golds: Any, answers: Any) -> float:
         """Score all rows at once."""
         return float(self.value(self.rows(golds, answers).sum(axis=0)))
+
+
+def table(*metrics: Metric) -> Mapping[str, Metric]:
+    """Metrics by their names, in the order given."""
+    return {metric.name: metric for metric in metrics}
+
+
+def ratio(numerator: Array, denominator: Array) -> Array:
+    """Divide; where the denominator is 0 the answer is 0, as in scikit-learn and seqeval.
+
+    >>> ratio(np.array([1.0, 1.0]), np.array([2.0, 0.0]))
+    array([0.5, 0. ])
+    """
+    empty = denominator == 0
+    return np.where(empty, 0.0, numerator / np.where(empty, 1.0, denominator))
+
+
+def mean(sums: Array) -> Array:
+    """Mean, from sums of (value, 1) [..., 2]."""
+    return ratio(sums[..., 0], sums[..., 1])
+
+
+def f1(sums: Array) -> Array:
+    """F1, from sums of (true positives, answered, gold) [..., 3]."""
+    return ratio(2 * sums[..., 0], sums[..., 1] + sums[..., 2])

@@ -1,0 +1,132 @@
+"""`Artifact`: one folder with a model, its tokenizer and what must be known of it. Whole or absent."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from .errors import UserError, existing
+
+FORMAT_VERSION = 1
+MANIFEST = "laconic.json"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """One graph file: the engines that may run it, its arithmetic, and the CPU classes on which it is right."""
+
+    path: str
+    engines: tuple[str, ...]
+    precision: str
+    cpu_classes: tuple[str, ...] = ("all",)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What `laconic.json` says."""
+
+    task: Mapping[str, Any]
+    model_type: str
+    inputs: tuple[str, ...]
+    input_dtype: str
+    pad_token_id: int
+    graphs: tuple[Graph, ...]
+    strategy: str = "none"
+    parents: tuple[str, ...] = ()
+    score: Mapping[str, Any] | None = None
+    laconic_version: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    format_version: int = FORMAT_VERSION
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A checked folder."""
+
+    folder: Path
+    manifest: Manifest
+
+    def path(self, name: str) -> Path:
+        """Place of one of its files."""
+        return self.folder / name
+
+
+def is_artifact(folder: str | Path) -> bool:
+    """Tell an artifact from a transformers folder."""
+    return (Path(folder) / MANIFEST).is_file()
+
+
+def seal(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest with the sha256 of every file in the folder: the last thing that a writer does."""
+    files = {
+        path.relative_to(folder).as_posix(): sha256(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != MANIFEST
+    }
+    content = {**asdict(manifest), "files": files}
+    text = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+    (folder / MANIFEST).write_text(text, encoding="utf-8")
+
+
+def read(folder: str | Path, *, verify: bool = True) -> Artifact:
+    """Open an artifact; every file must be there, unchanged, inside the folder."""
+    folder = existing(folder, "folder")
+    place = folder / MANIFEST
+    if not place.is_file():
+        raise UserError(
+            f"This is not a Laconic artifact: it has no {MANIFEST}.",
+            where=str(folder),
+            hint="Make one with: laconic export",
+        )
+    try:
+        content = json.loads(place.read_text(encoding="utf-8"))
+        version = content.pop("format_version")
+        if version != FORMAT_VERSION:
+            raise UserError(
+                f"The artifact has format version {version}; this laconic reads version {FORMAT_VERSION}.",
+                where=str(place),
+                hint="Update laconic: pip install -U laconic",
+            )
+        graphs = tuple(
+            Graph(graph["path"], tuple(graph["engines"]), graph["precision"], tuple(graph["cpu_classes"]))
+            for graph in content.pop("graphs")
+        )
+        tuples = {name: tuple(content.pop(name)) for name in ("inputs", "parents")}
+        manifest = Manifest(graphs=graphs, **tuples, **content)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"The manifest is damaged ({error!r}).", where=str(place), hint="Make it anew.") from None
+    _check_files(folder, manifest, verify)
+    return Artifact(folder, manifest)
+
+
+def sha256(path: Path) -> str:
+    """Digest of a file, read in pieces."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while piece := stream.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _check_files(folder: Path, manifest: Manifest, verify: bool) -> None:
+    for name in (*manifest.files, *(graph.path for graph in manifest.graphs)):
+        parts = PurePosixPath(name)
+        inside = (folder / name).resolve().is_relative_to(folder.resolve())
+        if parts.is_absolute() or ".." in parts.parts or "\\" in name or not inside:
+            raise UserError(f"The manifest names a path outside of the folder: '{name}'.", where=str(folder))
+        if not (folder / name).is_file():
+            raise UserError(f"The file '{name}' is missing.", where=str(folder), hint="Copy the whole folder again.")
+        if name not in manifest.files:
+            raise UserError(f"The graph '{name}' has no checksum in the manifest.", where=str(folder))
+    if verify:
+        for name, digest in manifest.files.items():
+            if sha256(folder / name) != digest:
+                raise UserError(
+                    f"The file '{name}' has changed since it was written.",
+                    where=str(folder),
+                    hint="Copy the whole folder again.",
+                )

@@ -1,0 +1,90 @@
+"""The `laconic` command: one file per subcommand, thin: parse, call, print."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from .. import __version__
+from ..errors import Failure, UserError, nearest
+
+COMMANDS: Mapping[str, str] = {
+    "finetune": "train an encoder on your own rows",
+    "export": "turn a fine-tuned model folder into an artifact that runs without torch",
+    "evaluate": "score a model folder or an artifact on labelled rows",
+    "benchmark": "time models and engines against each other in one alternating run",
+    "predict": "answer texts from a file or standard input",
+    "info": "show versions, this machine's CPU class, and the engines that are installed",
+    "demo": "see all of it on a small real model, offline",
+}
+"""What each subcommand does. Its module is imported only when it is called, so that help is instant."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand; give its exit code: 0 done, 1 failed, 2 bad input."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(argv)
+    except UserError as error:
+        if "--debug" in argv:
+            raise
+        sys.stderr.write(f"laconic: {error}\n")
+        return 1 if isinstance(error, Failure) else 2
+    except KeyboardInterrupt:
+        sys.stderr.write("laconic: interrupted\n")
+        return 130
+    except BrokenPipeError:
+        # The reader (head, less) has gone. Python flushes once more at exit: give it somewhere to write.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _run(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help"):
+        sys.stdout.write(_help())
+        return 0
+    if argv[0] in ("-V", "--version"):
+        sys.stdout.write(f"laconic {__version__}\n")
+        return 0
+    name = argv[0]
+    if name not in COMMANDS:
+        raise UserError(f"There is no command '{name}'.", hint=nearest(name, COMMANDS))
+    module = importlib.import_module(f".{name}", __name__)
+    parser = _Parser(prog=f"laconic {name}", description=module.__doc__, allow_abbrev=False)
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    module.add_arguments(parser)
+    words = [f"--{word[2:].replace('-', '_')}" if _is_option(word) else word for word in argv[1:]]
+    if getattr(module, "TAKES_MORE", False):
+        arguments, rest = parser.parse_known_args(words)
+        arguments.rest = rest
+    else:
+        arguments = parser.parse_args(words)
+    return int(module.run(arguments))
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, and which option was meant."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        """Raise instead of printing the usage."""
+        hint = f"See: {self.prog} --help"
+        if message.startswith("unrecognized arguments: "):
+            word = message.removeprefix("unrecognized arguments: ").split()[0]
+            known = [option for action in self._actions for option in action.option_strings]
+            message, hint = f"There is no option '{word}'.", nearest(word, known) if len(known) < 60 else hint
+        raise UserError(message[0].upper() + message[1:].rstrip(".") + ".", hint=hint)
+
+
+def _is_option(word: str) -> bool:
+    """Options may be written with hyphens or underscores; values after `=` stay as they are."""
+    return word.startswith("--") and len(word) > 2 and "=" not in word
+
+
+def _help() -> str:
+    lines = ["usage: laconic COMMAND [options]", "", "Makes fine-tuned text encoders small and fast.", ""]
+    width = max(map(len, COMMANDS))
+    lines += [f"  {name:<{width}}  {what}" for name, what in COMMANDS.items()]
+    return "\n".join([*lines, "", "laconic COMMAND --help shows a command's options.", ""])

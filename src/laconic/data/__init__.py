@@ -1,0 +1,22 @@
+"""Files to rows: one file per format; `read` is the door, `Rows` is all that comes out."""
+
+from .dataset import from_dataset
+from .labels import discover_labels, label_text, labels_beside
+from .locate import locate, split_file
+from .read import FORMATS, iter_records, read, read_dataset, read_glue
+from .rows import Rows
+
+__all__ = [
+    "FORMATS",
+    "Rows",
+    "discover_labels",
+    "from_dataset",
+    "iter_records",
+    "label_text",
+    "labels_beside",
+    "locate",
+    "read",
+    "read_dataset",
+    "read_glue",
+    "split_file",
+]

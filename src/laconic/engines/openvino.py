@@ -1,0 +1,85 @@
+"""OpenVINO on the CPU, in FP32 or bf16."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import openvino
+from numpy.typing import DTypeLike
+
+from ..errors import UserError, existing
+from .cpu import cpu, threads_or_all
+from .engine import Batch, Outputs, pick
+
+_HINTS = {"fp32": "f32", "int8": "f32", "bf16": "bf16"}
+_TYPES: dict[str, DTypeLike] = {"i64": np.int64, "i32": np.int32, "boolean": np.bool_}
+
+
+@final
+class OpenVinoEngine:
+    """A graph (ONNX, or OpenVINO's own xml) compiled for this machine's CPU."""
+
+    name = "openvino"
+
+    def __init__(self, path: str | Path, *, threads: int | None = None, precision: str = "fp32") -> None:
+        self.threads = threads_or_all(threads)
+        self.precision = precision
+        core = openvino.Core()
+        if precision == "bf16":
+            _require_bf16(core)
+        self._compiled = _compile(core, path, self.threads, _HINTS[precision])
+        # One request: with one stream a second would wait for the first anyhow. The lock keeps callers apart.
+        self._request, self._lock = self._compiled.create_infer_request(), threading.Lock()
+        self._types = {port.get_any_name(): _type(port, path) for port in self._compiled.inputs}
+        self.inputs = tuple(self._types)
+        self.outputs = tuple(port.get_any_name() for port in self._compiled.outputs)
+
+    def run(self, batch: Batch) -> Outputs:
+        """Inputs [rows, length] to logits; the batch's integers are cast to the graph's own type."""
+        feed = {
+            name: np.ascontiguousarray(array, dtype=self._types[name])
+            for name, array in pick(batch, self.inputs).items()
+        }
+        with self._lock:
+            self._request.infer(feed)
+            # `.data` is a view of the request's buffer, which the next run overwrites.
+            return tuple(np.array(tensor.data, dtype=np.float32) for tensor in self._request.output_tensors)
+
+
+def _require_bf16(core: Any) -> None:
+    # Asked of the plugin, not of the flags: it knows which of them it has kernels for.
+    if "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+        raise UserError(
+            f"The precision 'bf16' needs bfloat16 arithmetic, and OpenVINO finds none on this CPU ({cpu().name}).",
+            hint="Use 'fp32'. CPUs with avx512_bf16 or amx_bf16 have it.",
+        )
+
+
+def _compile(core: Any, path: str | Path, threads: int, precision: str) -> Any:
+    if not existing(path, "graph file").is_file():
+        raise UserError("This is not a file; an ONNX or OpenVINO graph is expected.", where=str(path))
+    settings = {
+        "INFERENCE_NUM_THREADS": threads,
+        "INFERENCE_PRECISION_HINT": precision,
+        "PERFORMANCE_HINT": "LATENCY",
+        "NUM_STREAMS": 1,
+    }
+    try:
+        return core.compile_model(str(path), "CPU", settings)
+    except RuntimeError as error:
+        lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith("Exception from")]
+        raise UserError(
+            f"OpenVINO cannot load this graph: {lines[0] if lines else error}",
+            where=str(path),
+            hint="The file may be damaged, or made for a newer OpenVINO.",
+        ) from error
+
+
+def _type(port: Any, path: str | Path) -> DTypeLike:
+    name = port.get_element_type().get_type_name()
+    if name not in _TYPES:
+        raise UserError(f"The input '{port.get_any_name()}' is of type {name}, not integer.", where=str(path))
+    return _TYPES[name]

@@ -1,0 +1,111 @@
+"""From a fine-tuned model folder to an FP32 artifact: the shortest way through the house."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from . import __version__, engines, tasks
+from . import artifact as artifacts
+from .artifact import Artifact, Graph, Manifest
+from .card import card
+from .engines.torch import TorchEngine, input_names, load_module, quiet_transformers
+from .folder import ModelFolder
+from .graphs.export import check_input_dtype, export_onnx
+from .graphs.parity import parity
+from .measure.score import Score, score
+from .probe import probe_batches, probe_examples, probe_features, write_probe
+from .progress import SILENT, Progress
+from .runtime import Predictor
+from .tasks import Encoder
+from .whole import check_destination, whole_folder
+
+GRAPH = "onnx/model.onnx"
+"""Where optimum and transformers.js look for an FP32 graph."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The artifact, the largest |Δlogit| against torch on the probe's rows by engine, and the score if there is one."""
+
+    artifact: Artifact
+    parity: dict[str, float]
+    score: Score | None
+
+
+def export(
+    folder: ModelFolder,
+    output_dir: str | Path,
+    *,
+    input_dtype: str = "int64",
+    examples: Sequence[Any] | None = None,
+    overwrite: bool = False,
+    progress: Progress = SILENT,
+) -> Exported:
+    """Write an artifact; `examples` (labelled rows) give it a score and its probe.
+
+    The graph is compared with torch on real inputs and refused if a logit is off by more than 1e-4.
+    """
+    check_destination(output_dir, overwrite=overwrite)
+    check_input_dtype(input_dtype)
+    module = load_module(folder.path)
+    task, encoder = folder.task, folder.encoder
+    probed = probe_features(task, encoder, probe_examples(task, examples))
+    batches = probe_batches(probed, encoder.pad_id)
+    with whole_folder(output_dir, overwrite=overwrite) as scratch, progress.track("export", 3) as advance:
+        graph = scratch / GRAPH
+        export_onnx(module, graph, input_dtype=input_dtype, check=batches)
+        advance(1, "scored and compared with torch")
+        runners = {name: engines.load(name, graph) for name in _engines()}
+        off = {name: parity(module, runner, batches) for name, runner in runners.items()}
+        scored = score(Predictor(task, encoder, runners["onnxruntime"]), examples) if examples else None
+        advance(1, "packed")
+        write_probe(scratch / "probe.npz", probed, encoder.pad_id, fp32=TorchEngine(module))
+        manifest = Manifest(
+            task=tasks.to_json(task),
+            model_type=str(folder.config["model_type"]),
+            inputs=input_names(module),
+            input_dtype=input_dtype,
+            pad_token_id=encoder.pad_id,
+            graphs=(Graph(GRAPH, ("onnxruntime", "openvino"), "fp32"),),
+            score=_score_note(scored),
+            laconic_version=__version__,
+        )
+        _pack(scratch, folder, encoder, manifest, Path(output_dir).absolute().name)
+        advance(1)
+    return Exported(artifacts.read(output_dir), off, scored)
+
+
+def _engines() -> list[str]:
+    return [name for name in engines.installed() if name != "torch"]
+
+
+def _score_note(scored: Score | None) -> dict[str, Any] | None:
+    if scored is None or scored.interval is None:
+        return None
+    return {
+        "metric": scored.metric,
+        "value": scored.value,
+        "interval": list(scored.interval),
+        "rows": scored.rows,
+        "on": "eval rows",
+        "engine": "onnxruntime",
+    }
+
+
+def _pack(scratch: Path, folder: ModelFolder, encoder: Encoder, manifest: Manifest, name: str) -> None:
+    """Put tokenizer, config and card beside the graph, then seal the folder."""
+    from transformers import AutoTokenizer
+
+    with quiet_transformers():
+        tokenizer = AutoTokenizer.from_pretrained(str(folder.path), local_files_only=True)
+        tokenizer.save_pretrained(scratch / "tokenizer")
+    shutil.copy(scratch / "tokenizer" / "tokenizer_config.json", scratch)
+    shutil.rmtree(scratch / "tokenizer")
+    (scratch / "tokenizer.json").write_text(encoder.to_json(), encoding="utf-8")
+    shutil.copy(folder.path / "config.json", scratch)
+    (scratch / "README.md").write_text(card(name, replace(manifest)), encoding="utf-8")
+    artifacts.seal(scratch, manifest)

@@ -1,0 +1,158 @@
+"""A transformers folder: its config, its task, its tokenizer, checked. (The weights: `engines.torch`.)"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .errors import UserError, existing, missing_package, nearest
+from .options import KINDS, TaskOptions
+from .tasks import TASKS, Encoder, QuestionAnswering, Task
+from .tasks.sequence_classification import PRIMARY, REGRESSION, SINGLE
+
+HEADS = {
+    "ForSequenceClassification": "sequence_classification",
+    "ForTokenClassification": "token_classification",
+    "ForQuestionAnswering": "question_answering",
+}
+NOTES = "laconic_task.json"
+"""What a model was trained and scored with; the defaults of whatever is done with it later."""
+
+SHIFTED = {"roberta", "xlm-roberta", "camembert", "mpnet"}
+"""Families whose positions start behind the padding id, so that the table holds two rows less than it seems."""
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """What is known of a model before its weights are read."""
+
+    path: Path
+    config: Mapping[str, Any]
+    task: Task
+    encoder: Encoder
+
+
+def open_folder(path: str | Path, options: TaskOptions | None = None) -> ModelFolder:
+    """Read config, task and tokenizer of a fine-tuned model."""
+    options = options or TaskOptions()
+    config = read_config(path)
+    task = read_task(path, config, options)
+    return ModelFolder(Path(path), config, task, read_encoder(path, config))
+
+
+def read_config(path: str | Path) -> dict[str, Any]:
+    """Read `config.json`."""
+    folder = existing(path, "model folder")
+    place = folder / "config.json"
+    if not place.is_file():
+        raise UserError("The model folder has no config.json.", where=str(folder), hint="Give a transformers folder.")
+    try:
+        config = json.loads(place.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"The config is not JSON: {error}.", where=str(place)) from None
+    if not isinstance(config, dict) or "model_type" not in config:
+        raise UserError("The config does not say which 'model_type' it is.", where=str(place))
+    return config
+
+
+def read_task(path: str | Path, config: Mapping[str, Any], options: TaskOptions) -> Task:
+    """Find the task from the head's class; settings from the options, else the folder's notes, else the defaults."""
+    head = next(
+        (kind for name in config.get("architectures") or () for ending, kind in HEADS.items() if name.endswith(ending)),
+        None,
+    )
+    asked = KINDS[options.task] if options.task else (None, None)
+    if head is None:
+        what = f"The model ({', '.join(config.get('architectures') or ['no architecture'])}) has no head for a task."
+        raise UserError(what, where=str(path), hint="Fine-tune it first with: laconic finetune")
+    if asked[0] not in (None, head):
+        raise UserError(f"The model's head is for {head}, not for {options.task} (option '--task').", where=str(path))
+    settings: dict[str, Any] = {}
+    if head != QuestionAnswering.name:
+        settings["labels"] = _labels(config)
+    if head == "sequence_classification":
+        problem = config.get("problem_type") or (REGRESSION if len(settings["labels"]) == 1 else SINGLE)
+        settings |= {"problem": asked[1] or problem, "metric": PRIMARY[asked[1] or problem]}
+    notes = read_notes(path)
+    if notes.get("name") == head:
+        settings |= {name: value for name, value in notes.items() if name not in ("name", "labels", "problem")}
+    return make_task(head, settings, options, config)
+
+
+def make_task(name: str, settings: Mapping[str, Any], options: TaskOptions, config: Mapping[str, Any]) -> Task:
+    """Put a task together from settings and options; an option that the task does not have is refused."""
+    kind = TASKS[name]
+    known = {field.name for field in dataclasses.fields(kind)}
+    for option in options.chosen():
+        if option not in known:
+            raise UserError(f"The '--{option}' option has no effect on {name}.", hint="Leave it out.")
+    settings = {**settings, **options.chosen()}
+    limit = _longest(config)
+    default = next(field.default for field in dataclasses.fields(kind) if field.name == "max_seq_length")
+    settings.setdefault("max_seq_length", min(default, limit) if limit else default)
+    if limit and settings["max_seq_length"] > limit:
+        raise UserError(
+            f"The '--max_seq_length' option is {settings['max_seq_length']}, but the model has {limit} positions."
+        )
+    task: Task = kind(**settings)
+    if task.metric not in task.metrics:
+        hint = nearest(task.metric, task.metrics)
+        raise UserError(f"The metric '{task.metric}' does not fit {name} with this model.", hint=hint)
+    return task
+
+
+def read_encoder(path: str | Path, config: Mapping[str, Any]) -> Encoder:
+    """Load the tokenizer as transformers would, and keep its fast core."""
+    try:
+        from transformers import AutoTokenizer
+    except ImportError:
+        raise missing_package("transformers", "reading a transformers folder", "compress") from None
+    names = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "spm.model")
+    if not any((Path(path) / name).is_file() for name in names):
+        raise UserError("The model folder has no tokenizer.", where=str(path), hint="Copy its tokenizer files there.")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(path), local_files_only=True)
+    except (OSError, ValueError, ImportError, KeyError) as error:
+        raise UserError(f"The tokenizer cannot be loaded: {error}", where=str(path)) from None
+    core = getattr(tokenizer, "backend_tokenizer", None)
+    if core is None:
+        raise UserError("The tokenizer has no fast form (tokenizer.json).", where=str(path))
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else config.get("pad_token_id")
+    encoder = Encoder(core, 0 if pad is None else int(pad))
+    if encoder.vocab_size > int(config.get("vocab_size", encoder.vocab_size)):
+        raise UserError(
+            f"The tokenizer has {encoder.vocab_size} tokens, the model's table {config['vocab_size']}: "
+            "they do not belong together.",
+            where=str(path),
+        )
+    return encoder
+
+
+def read_notes(path: str | Path) -> dict[str, Any]:
+    """Read the settings that the folder carries, if any."""
+    place = Path(path) / NOTES
+    if not place.is_file():
+        return {}
+    try:
+        return dict(json.loads(place.read_text(encoding="utf-8"))["task"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"The notes are damaged ({error!r}).", where=str(place), hint="Remove the file.") from None
+
+
+def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
+    names = config.get("id2label")
+    if names:
+        return tuple(str(names[key]) for key in sorted(names, key=int))
+    return tuple(f"LABEL_{i}" for i in range(int(config.get("num_labels", 2))))
+
+
+def _longest(config: Mapping[str, Any]) -> int | None:
+    positions = config.get("max_position_embeddings")
+    if positions is None:
+        return None
+    shift = int(config.get("pad_token_id") or 0) + 1 if config["model_type"] in SHIFTED else 0
+    return int(positions) - shift

@@ -1,0 +1,109 @@
+"""Time several systems in one alternating run, so that what slows the machine slows all of them."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..engines.engine import Batch
+from ..errors import UserError
+from ..progress import SILENT, Progress
+
+WARM_UPS = 3
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A system by name: the model, the engine that runs it, and one unit of its work."""
+
+    model: str
+    engine: str
+    work: Callable[[], object]
+
+    @property
+    def label(self) -> str:
+        """Name it in tables and in `--baseline`."""
+        return f"{self.model} {self.engine}"
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Median seconds of a unit of work; median ratio to the baseline's time in the same round, and its spread.
+
+    `spread` holds the 10th and 90th percentile of the rounds' ratios. A ratio above 1 is faster than the baseline.
+    """
+
+    model: str
+    engine: str
+    seconds: float
+    ratio: float
+    spread: tuple[float, float]
+    rounds: int
+
+
+def alternate(
+    contestants: Sequence[Contestant],
+    baseline: str,
+    *,
+    seconds: float = 2.0,
+    rounds: int = 7,
+    title: str = "benchmark",
+    progress: Progress = SILENT,
+) -> list[Timing]:
+    """Run all in turn, each round beginning with another, for at least `rounds` rounds and `seconds` each."""
+    names = [contestant.label for contestant in contestants]
+    if baseline not in names:
+        raise UserError(f"The baseline '{baseline}' is not among the contestants: {', '.join(names)}.")
+    first = _warm_up(contestants)
+    planned = max(rounds, int(seconds * len(contestants) / max(sum(first), 1e-9)) + 1)
+    planned = min(planned, 1000)
+    times = np.empty((planned, len(contestants)))
+    with progress.track(title, planned) as advance:
+        for turn in range(planned):
+            for place in range(len(contestants)):
+                chosen = (turn + place) % len(contestants)
+                started = time.perf_counter()
+                contestants[chosen].work()
+                times[turn, chosen] = time.perf_counter() - started
+            advance(1)
+    ratios = times[:, [names.index(baseline)]] / times
+    low, high = np.percentile(ratios, [10, 90], axis=0)
+    return [
+        Timing(
+            contestant.model,
+            contestant.engine,
+            statistics.median(times[:, i]),
+            statistics.median(ratios[:, i]),
+            (float(low[i]), float(high[i])),
+            planned,
+        )
+        for i, contestant in enumerate(contestants)
+    ]
+
+
+def full_batch(rows: int, length: int, vocab_size: int, seed: int = 0) -> Batch:
+    """A batch of random tokens without padding."""
+    shape = (rows, length)
+    tokens = np.random.default_rng(seed).integers(min(5, vocab_size - 1), vocab_size, shape, dtype=np.int64)
+    zeros: Mapping[str, np.ndarray[tuple[int, ...], np.dtype[np.int64]]] = {"token_type_ids": np.zeros(shape, np.int64)}
+    return {"input_ids": tokens, "attention_mask": np.ones(shape, np.int64), **zeros}
+
+
+def _warm_up(contestants: Sequence[Contestant]) -> list[float]:
+    """Seconds of the last of a few runs of each, the slow ones run once."""
+    last = []
+    for contestant in contestants:
+        spent = 0.0
+        for _ in range(WARM_UPS):
+            started = time.perf_counter()
+            contestant.work()
+            took = time.perf_counter() - started
+            spent += took
+            if spent > 1.0:
+                break
+        last.append(took)
+    return last

@@ -1,0 +1,75 @@
+"""What loading a model costs: seconds and memory, measured in a process of its own."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import Failure
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Seconds to load; resident memory of the process after load and a first batch, and at its peak, in MB (10^6).
+
+    The engine's library itself counts in memory, but not in the seconds.
+    """
+
+    load_seconds: float
+    memory_mb: float
+    peak_memory_mb: float
+
+
+def footprint(
+    engine: str, source: str | Path, *, precision: str = "fp32", threads: int = 1, batch: int = 1, length: int = 128
+) -> Footprint:
+    """Load a graph or model folder in a fresh process, run one batch, and ask what that took."""
+    arguments = [engine, str(source), precision, str(threads), str(batch), str(length)]
+    done = subprocess.run([sys.executable, "-m", __name__, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
+        raise Failure(f"Measuring the footprint of {engine} failed: {last[0]}", where=str(source))
+    return Footprint(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def _measure(engine: str, source: str, precision: str, threads: int, batch: int, length: int) -> Footprint:
+    from .. import engines
+    from .benchmark import full_batch
+
+    importlib.import_module(f"{engines.__name__}.{engine}")
+    started = time.perf_counter()
+    loaded = engines.load(engine, source, threads=threads, precision=precision)
+    seconds = time.perf_counter() - started
+    loaded.run(full_batch(batch, length, 100))
+    return Footprint(seconds, _resident(), _peak())
+
+
+def _resident() -> float:
+    status = Path("/proc/self/status")
+    if not status.is_file():
+        return _peak()
+    line = next(line for line in status.read_text().splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) * 1024 / 1e6
+
+
+def _peak() -> float:
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024  # the field is in bytes there, in KiB elsewhere
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+
+
+def main(arguments: list[str]) -> None:
+    """Print what loading costs as one line of JSON."""
+    engine, source, precision, *numbers = arguments
+    threads, batch, length = map(int, numbers)
+    sys.stdout.write(json.dumps(_measure(engine, source, precision, threads, batch, length).__dict__) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,84 @@
+"""Score a system on labelled rows, and compare two systems row by row."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import UserError
+from ..runtime import Predictor
+from .fidelity import mean_abs_logit_change, same_answer
+from .intervals import Difference, bootstrap, paired
+
+
+@dataclass(frozen=True)
+class Score:
+    """The primary metric with its 95 % interval, every other metric, and what they were computed from.
+
+    Values are fractions. `interval` is None where none was asked for.
+    """
+
+    metric: str
+    value: float
+    interval: tuple[float, float] | None
+    metrics: dict[str, float]
+    rows: int
+    seconds: float
+    answers: list[Any] = field(repr=False)
+    logits: list[NDArray[np.float32]] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The drop from a reference with its paired interval, and fidelity, which shows harm sooner."""
+
+    drop: Difference
+    same_answer: float
+    mean_abs_logit_change: float | None
+
+
+def score(
+    predictor: Predictor,
+    examples: Sequence[Any],
+    *,
+    resamples: int = 2000,
+    progress: Callable[[int], None] | None = None,
+) -> Score:
+    """Answer every row and compare with its gold; `resamples=0` leaves the interval out."""
+    if not examples:
+        raise UserError("There are no rows to score.")
+    started = time.perf_counter()
+    features, logits = predictor.logits(examples, progress)
+    task = predictor.task
+    answers = task.decode(examples, features, logits)
+    seconds = time.perf_counter() - started
+    for index, row in enumerate(logits):
+        if not np.isfinite(row).all():
+            raise UserError(f"The model gives logits that are not numbers (NaN) for row {features[index].example + 1}.")
+    values: dict[str, float] = {}
+    interval = None
+    for name, metric in task.metrics.items():
+        statistics = task.statistics(name, examples, answers)
+        values[name] = float(metric.value(statistics.sum(axis=0)))
+        if name == task.metric and resamples:
+            interval = bootstrap(statistics, metric.value, resamples=resamples, bounds=metric.bounds)
+    return Score(task.metric, values[task.metric], interval, values, len(examples), seconds, answers, logits)
+
+
+def compare(predictor: Predictor, examples: Sequence[Any], reference: Score, other: Score) -> Comparison:
+    """How much worse the other system is on the same rows."""
+    task = predictor.task
+    metric = task.metrics[task.metric]
+    ours, theirs = (task.statistics(task.metric, examples, scored.answers) for scored in (reference, other))
+    drop = paired(ours, theirs, metric.value, greater_is_better=metric.greater_is_better)
+    agreement = task.agreement(reference.answers, other.answers)
+    shapes = [[row.shape for row in scored.logits] for scored in (reference, other)]
+    change = None  # two systems may cut rows into other windows
+    if shapes[0] == shapes[1]:
+        change = mean_abs_logit_change(reference.logits, other.logits, task.centred_axis)
+    return Comparison(drop, same_answer(agreement), change)

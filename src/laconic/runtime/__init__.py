@@ -1,0 +1,6 @@
+"""Run an artifact: load, predict. No torch, no transformers, ever."""
+
+from .load import choose, load
+from .predictor import Predictor
+
+__all__ = ["Predictor", "choose", "load"]

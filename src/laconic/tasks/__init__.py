@@ -1,0 +1,55 @@
+"""Tasks: one file each; features, decode, score. No torch."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import UserError, nearest
+from .encoder import Encoder
+from .question_answering import QuestionAnswering
+from .sequence_classification import SequenceClassification
+from .task import Columns, Feature, Task
+from .token_classification import TokenClassification
+
+TASKS: Mapping[str, type[SequenceClassification] | type[TokenClassification] | type[QuestionAnswering]] = {
+    task.name: task for task in (SequenceClassification, TokenClassification, QuestionAnswering)
+}
+
+__all__ = [
+    "TASKS",
+    "Columns",
+    "Encoder",
+    "Feature",
+    "QuestionAnswering",
+    "SequenceClassification",
+    "Task",
+    "TokenClassification",
+    "from_json",
+    "to_json",
+]
+
+
+def to_json(task: Task) -> dict[str, Any]:
+    """Write a task and its settings in plain types.
+
+    >>> to_json(SequenceClassification(("no", "yes")))["labels"]
+    ['no', 'yes']
+    """
+    fields = dataclasses.asdict(task)  # type: ignore[call-overload]
+    return {"name": task.name, **{k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}}
+
+
+def from_json(settings: Mapping[str, Any]) -> Task:
+    """Make the task that `to_json` wrote."""
+    fields = dict(settings)
+    name = fields.pop("name", None)
+    if name not in TASKS:
+        raise UserError(f"There is no task '{name}'.", hint=nearest(str(name), TASKS))
+    kind = TASKS[name]
+    known = {field.name for field in dataclasses.fields(kind)}
+    for key in fields:
+        if key not in known:
+            raise UserError(f"The task '{name}' has no setting '{key}'.", hint=nearest(key, known))
+    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})

@@ -1,0 +1,115 @@
+"""`Encoder`: text to pieces, through the `tokenizers` library alone. The same code serves training and deployment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Encoding, Tokenizer
+
+from ..errors import UserError
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The special tokens around one or two sequences, and the type id of each part."""
+
+    ids: tuple[Ids, ...]
+    types: tuple[int, ...]
+
+    @property
+    def width(self) -> int:
+        """How many positions the special tokens take."""
+        return sum(len(part) for part in self.ids)
+
+    def around(self, *sequences: Ids) -> tuple[Ids, Ids]:
+        """Put special tokens around pieces: `input_ids`, `token_type_ids` [length]."""
+        parts, types = [self.ids[0]], [self.types[0]]
+        for index, sequence in enumerate(sequences):
+            parts += [sequence, self.ids[index + 1]]
+            types += [self.types[2 * index + 1], self.types[2 * index + 2]]
+        return np.concatenate(parts), np.repeat(np.array(types, np.int64), [len(part) for part in parts])
+
+
+class Encoder:
+    """A tokenizer with its padding id; it neither truncates nor pads unless asked."""
+
+    def __init__(self, tokenizer: Tokenizer, pad_id: int) -> None:
+        # A copy: truncation is a state of the object, and the caller's may be in use elsewhere.
+        self._plain = Tokenizer.from_str(tokenizer.to_str())
+        self._plain.no_truncation()
+        self._plain.no_padding()
+        self._cut = Tokenizer.from_str(self._plain.to_str())
+        self.pad_id = pad_id
+        self.vocab_size = int(self._plain.get_vocab_size(with_added_tokens=True))
+        self.single = self._frame("a")
+        self.pair = self._frame("a", "a")
+
+    @classmethod
+    def from_file(cls, path: str | Path, pad_id: int) -> Encoder:
+        """Read a `tokenizer.json`."""
+        try:
+            return cls(Tokenizer.from_file(str(path)), pad_id)
+        except Exception as error:  # noqa: BLE001 - the library raises bare Exception
+            raise UserError(f"The tokenizer cannot be read: {error}.", where=str(path)) from None
+
+    def to_json(self) -> str:
+        """Give the tokenizer as the text of a `tokenizer.json`, in one canonical form."""
+        return json.dumps(json.loads(self._plain.to_str()), ensure_ascii=False, indent=1, sort_keys=False) + "\n"
+
+    def texts(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> list[Encoding]:
+        """Encode texts or pairs with special tokens, the longer text of a pair cut first."""
+        if (self._cut.truncation or {}).get("max_length") != max_length:
+            self._cut.enable_truncation(max_length, strategy="longest_first")
+        inputs: Any = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
+        return list(self._cut.encode_batch(inputs))
+
+    def plain(self, texts: Sequence[str]) -> list[Encoding]:
+        """Encode whole texts without special tokens."""
+        return list(self._plain.encode_batch(list(texts), add_special_tokens=False))
+
+    def words(self, sentences: Sequence[Sequence[str]]) -> list[Encoding]:
+        """Encode sentences that are split into words, without special tokens."""
+        inputs = [list(words) for words in sentences]
+        return list(self._plain.encode_batch(inputs, is_pretokenized=True, add_special_tokens=False))
+
+    def split(self, text: str) -> list[tuple[int, int]]:
+        """Split a text into words as the tokenizer sees them: character spans.
+
+        Pieces of one word share a word id; spans are trimmed, since some tokenizers count the blank before a word.
+        """
+        encoding = self._plain.encode(text, add_special_tokens=False)
+        spans: list[tuple[int, int]] = []
+        last = None
+        for word, (start, end) in zip(encoding.word_ids, encoding.offsets, strict=True):
+            while start < end and text[start].isspace():
+                start += 1
+            if word == last and spans:
+                spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
+            elif start < end:
+                spans.append((start, end))
+                last = word
+        return spans
+
+    def _frame(self, *texts: str) -> Frame:
+        encoding = self._plain.encode(*texts)
+        ids, types, masks, owners = encoding.ids, encoding.type_ids, encoding.special_tokens_mask, encoding.sequence_ids
+        parts: list[list[int]] = [[]]
+        kinds: list[int] = [types[0]]
+        seen: int | None = None
+        for token, kind, special, owner in zip(ids, types, masks, owners, strict=True):
+            if special or owner is None:
+                parts[-1].append(token)
+                kinds[-1] = kind if len(parts[-1]) == 1 else kinds[-1]
+            elif owner != seen:
+                seen = owner
+                parts.append([])
+                kinds += [kind, kind]
+        return Frame(tuple(np.array(part, np.int64) for part in parts), tuple(kinds))

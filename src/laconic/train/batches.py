@@ -1,0 +1,50 @@
+"""Features as a torch data set, and the collator that pads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from ..runtime.batches import pad
+from ..tasks import Encoder, Feature, Task
+from ..tasks.token_classification import IGNORED
+
+
+class FeatureDataset(Dataset[dict[str, Any]]):  # type: ignore[misc]
+    """Every window of every example, with its targets."""
+
+    def __init__(self, task: Task, examples: Sequence[Any], encoder: Encoder) -> None:
+        self.features = task.features(examples, encoder)
+        self.targets = [task.targets(examples[feature.example], feature) for feature in self.features]
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {"feature": self.features[index], **self.targets[index]}
+
+
+class Collator:
+    """Pads a batch to its longest row, and labels of tokens with what the loss passes over."""
+
+    def __init__(self, encoder: Encoder, inputs: Sequence[str]) -> None:
+        self.pad_id, self.inputs = encoder.pad_id, tuple(inputs)
+
+    def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        """Give tensors by the names that the model's forward takes."""
+        features: list[Feature] = [row["feature"] for row in rows]
+        arrays = {name: array for name, array in pad(features, self.pad_id).items() if name in self.inputs}
+        batch = {name: torch.from_numpy(np.asarray(array)) for name, array in arrays.items()}
+        longest = max(len(feature) for feature in features)
+        for name in rows[0]:
+            if name == "feature":
+                continue
+            values = [np.asarray(row[name]) for row in rows]
+            if values[0].ndim == 1 and len(values[0]) == len(features[0]) and values[0].dtype == np.int64:
+                values = [np.pad(value, (0, longest - len(value)), constant_values=IGNORED) for value in values]
+            batch[name] = torch.from_numpy(np.stack(values))
+        return batch

@@ -1,0 +1,229 @@
+"""Fine-tune an encoder on a task from rows, thin over `transformers.Trainer`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    AutoTokenizer,
+    PreTrainedModel,
+    TrainingArguments,
+    set_seed,
+)
+
+from .. import __version__, folder, tasks
+from ..artifact import sha256
+from ..data.rows import Rows
+from ..engines.cpu import cpu
+from ..engines.torch import check_finite, input_names
+from ..errors import UserError
+from ..measure.score import Score, score
+from ..options import KINDS, TaskOptions
+from ..progress import SILENT, Progress
+from ..tasks import Columns, Encoder, Task
+from ..whole import check_destination, whole_folder
+from .batches import Collator, FeatureDataset
+from .isolated import isolated
+from .labels import find_labels
+from .task_trainer import ShowProgress, TaskTrainer, last_checkpoint
+
+MODELS = {
+    "sequence_classification": AutoModelForSequenceClassification,
+    "token_classification": AutoModelForTokenClassification,
+    "question_answering": AutoModelForQuestionAnswering,
+}
+
+
+@dataclass(frozen=True)
+class Finetuned:
+    """Where the model lies, its task, and its score on the eval rows (those that chose its checkpoint)."""
+
+    folder: Path
+    task: Task
+    score: Score
+    steps: int
+
+
+def finetune(
+    model_name_or_path: str | Path,
+    train: Rows,
+    evaluation: Rows,
+    output_dir: str | Path,
+    *,
+    options: TaskOptions,
+    columns: Columns | None = None,
+    training: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    progress: Progress = SILENT,
+) -> Finetuned:
+    """Train, keep the best checkpoint by the task's metric, write an ordinary transformers folder.
+
+    `training` holds options of `transformers.TrainingArguments`. A run that was killed goes on from its last whole
+    checkpoint when it is started again with the same input.
+    """
+    check_destination(output_dir, overwrite=overwrite)
+    columns = columns or Columns()
+    config = folder.read_config(model_name_or_path)
+    task = _task(model_name_or_path, config, train, columns, options)
+    encoder = folder.read_encoder(model_name_or_path, config)
+    examples = task.read(train, columns, labelled=True)
+    eval_examples = task.read(evaluation, columns, labelled=True)
+    with isolated():
+        arguments = _arguments(training or {}, task, work := _work_folder(Path(output_dir)))
+        set_seed(arguments.seed)
+        model = _model(model_name_or_path, task)
+        check_finite(model, str(model_name_or_path))
+        dataset = FeatureDataset(task, examples, encoder)
+        mark = _fingerprint(model_name_or_path, task, arguments, examples, eval_examples)
+        resume = _resume(work, mark, progress)
+        trainer = TaskTrainer(
+            model=model,
+            args=arguments,
+            train_dataset=dataset,
+            data_collator=Collator(encoder, input_names(model)),
+            task=task,
+            encoder=encoder,
+            eval_examples=eval_examples,
+        )
+        from transformers.trainer_callback import PrinterCallback
+
+        trainer.remove_callback(PrinterCallback)
+        steps = _steps(arguments, len(dataset))
+        with progress.track("fine-tune", steps) as advance:
+            trainer.add_callback(ShowProgress(advance, task.metric))
+            trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+        check_finite(model, "the trained model")
+        final = _score(trainer, task, encoder, eval_examples)
+        _write(model, model_name_or_path, task, final, Path(output_dir), overwrite)
+    shutil.rmtree(work, ignore_errors=True)
+    return Finetuned(Path(output_dir), task, final, trainer.state.global_step)
+
+
+def _task(path: str | Path, config: Mapping[str, Any], rows: Rows, columns: Columns, options: TaskOptions) -> Task:
+    """The task that was asked for with the labels of the rows, or the one that the model has already."""
+    if options.task is None:
+        return folder.read_task(path, config, options)
+    name, problem = KINDS[options.task]
+    settings: dict[str, Any] = {}
+    if name != "question_answering":
+        settings["labels"] = find_labels(rows, columns, name, problem)
+    if problem:
+        settings |= {"problem": problem, "metric": folder.PRIMARY[problem]}
+    return folder.make_task(name, settings, replace(options, task=None), config)
+
+
+def _arguments(training: Mapping[str, Any], task: Task, work: Path) -> TrainingArguments:
+    settings = {"per_device_eval_batch_size": 16, "logging_steps": 10, **training}
+    if settings.get("bf16") and not cpu().bf16 and not torch.cuda.is_available():
+        raise UserError(
+            f"The '--bf16' option needs a CPU with bf16 instructions; this one ({cpu().name}) has none.",
+            hint="Leave it out: without them bf16 is slower than FP32.",
+        )
+    by_steps = settings.get("save_steps") is not None
+    settings.setdefault("save_strategy", "steps" if by_steps else "epoch")
+    settings["eval_strategy"] = settings["save_strategy"]
+    settings.setdefault("eval_steps", settings.get("save_steps"))
+    try:
+        return TrainingArguments(
+            output_dir=str(work),
+            load_best_model_at_end=True,
+            metric_for_best_model=f"eval_{task.metric}",
+            greater_is_better=task.metrics[task.metric].greater_is_better,
+            save_total_limit=1,
+            report_to=[],
+            disable_tqdm=True,
+            remove_unused_columns=False,
+            use_cpu=not torch.cuda.is_available(),
+            dataloader_pin_memory=False,
+            **settings,
+        )
+    except (TypeError, ValueError) as error:
+        raise UserError(f"A training option cannot be taken: {error}") from None
+
+
+def _steps(arguments: TrainingArguments, rows: int) -> int:
+    if arguments.max_steps > 0:
+        return int(arguments.max_steps)
+    batches = -(-rows // arguments.per_device_train_batch_size)
+    return max(1, int(-(-batches // arguments.gradient_accumulation_steps) * arguments.num_train_epochs))
+
+
+def _model(path: str | Path, task: Task) -> PreTrainedModel:
+    names: dict[str, Any] = {}
+    if task.labels:
+        names["id2label"] = dict(enumerate(task.labels))
+        names["label2id"] = {label: index for index, label in enumerate(task.labels)}
+    if isinstance(task, tasks.SequenceClassification):
+        names["problem_type"] = task.problem
+    try:
+        config = AutoConfig.from_pretrained(str(path), local_files_only=True, **names)
+        return MODELS[task.name].from_pretrained(
+            str(path), config=config, local_files_only=True, ignore_mismatched_sizes=True, dtype=torch.float32
+        )
+    except (OSError, ValueError) as error:
+        raise UserError(f"The model cannot be loaded: {error}", where=str(path)) from None
+
+
+def _work_folder(output: Path) -> Path:
+    return output.absolute().parent / f".{output.absolute().name}.training"
+
+
+def _fingerprint(path: str | Path, task: Task, arguments: TrainingArguments, *examples: Sequence[Any]) -> str:
+    """Everything that decides the result, so that another run's checkpoints are never taken up."""
+    weights = sorted(p for p in Path(path).iterdir() if p.suffix in {".safetensors", ".bin"})
+    rows = [hashlib.sha256(repr(list(part)).encode()).hexdigest() for part in examples]
+    passing = {"output_dir", "logging_dir"}
+    settings = {name: repr(value) for name, value in sorted(arguments.to_dict().items()) if name not in passing}
+    content = [[sha256(p) for p in weights], tasks.to_json(task), settings, rows, __version__, torch.__version__]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def _resume(work: Path, mark: str, progress: Progress) -> Path | None:
+    place = work / "run.txt"
+    if place.is_file() and place.read_text() == mark:
+        found = last_checkpoint(work)
+        if found is not None:
+            progress.say(f"An earlier run was interrupted; going on from {found.name.replace('-', ' ')}.")
+        return found
+    shutil.rmtree(work, ignore_errors=True)
+    try:
+        work.mkdir(parents=True)
+        place.write_text(mark)
+    except OSError as error:
+        raise UserError(f"The folder cannot be written: {error.strerror}.", where=str(work.parent)) from None
+    return None
+
+
+def _score(trainer: TaskTrainer, task: Task, encoder: Encoder, examples: Sequence[Any]) -> Score:
+    from .. import engines
+    from ..runtime import Predictor
+
+    return score(Predictor(task, encoder, engines.load("torch", trainer.model)), examples)
+
+
+def _write(
+    model: PreTrainedModel, source: str | Path, task: Task, final: Score, output: Path, overwrite: bool
+) -> None:
+    with whole_folder(output, overwrite=overwrite) as scratch:
+        model.save_pretrained(scratch)
+        AutoTokenizer.from_pretrained(str(source), local_files_only=True).save_pretrained(scratch)
+        files = sorted(path.name for path in scratch.iterdir())
+        notes = {
+            "task": tasks.to_json(task),
+            "score": {"metric": final.metric, "value": final.value, "rows": final.rows, "on": "eval rows"},
+            "laconic_version": __version__,
+            "files": files,
+        }
+        text = json.dumps(notes, ensure_ascii=False, indent=2) + "\n"
+        (scratch / folder.NOTES).write_text(text, encoding="utf-8")

@@ -1,0 +1,41 @@
+"""Training draws random numbers and switches logs off; afterwards everything is as it was."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from transformers.utils import logging as transformers_logging
+
+
+@contextmanager
+def isolated() -> Iterator[None]:
+    """Restore the generators of Python, NumPy and torch, the thread count, and transformers' verbosity and bars."""
+    state, legacy, python = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
+    threads, verbosity = torch.get_num_threads(), transformers_logging.get_verbosity()
+    bars = transformers_logging.is_progress_bar_enabled()
+    accelerate_level = logging.getLogger("accelerate").level
+    environment = {name: os.environ.get(name) for name in ("ACCELERATE_MIXED_PRECISION", "ACCELERATE_USE_CPU")}
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
+        np.random.set_state(legacy)  # noqa: NPY002
+        random.setstate(python)
+        torch.set_num_threads(threads)
+        transformers_logging.set_verbosity(verbosity)
+        if bars:
+            transformers_logging.enable_progress_bar()
+        logging.getLogger("accelerate").setLevel(accelerate_level)
+        for name, value in environment.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,37 @@
+"""Which labels a training file has."""
+
+from __future__ import annotations
+
+from ..data.labels import discover_labels, labels_beside
+from ..data.rows import Rows
+from ..errors import UserError
+from ..tasks import Columns
+from ..tasks.sequence_classification import LABEL, MULTI, REGRESSION, label_list
+from ..tasks.token_classification import TAGS
+
+
+def find_labels(rows: Rows, columns: Columns, task: str, problem: str | None) -> tuple[str, ...]:
+    """All labels (or tags) that occur, in order; a regression has the one 'LABEL_0'.
+
+    A `labels.json` beside the file, as CLUE's data sets have, says them in its own order.
+    """
+    if problem == REGRESSION:
+        return ("LABEL_0",)
+    asked, usual, option = columns.label, LABEL, "label_column"
+    if task == "token_classification":
+        asked, usual, option = columns.tags or columns.label, TAGS, "tags_column"
+    column = rows.column(option, asked, usual)
+    if column is None:
+        what = f"There is no {'tag' if usual is TAGS else 'label'} column. Columns here: {', '.join(rows.columns)}."
+        raise UserError(what, where=rows.source, hint=f"Name it with --{option}.")
+    if problem == MULTI:
+        rows = rows.map(lambda record: {column: label_list(record.get(column))}, [column])
+    elif usual is LABEL:
+        for index, record in enumerate(rows):
+            if isinstance(record.get(column), (list, tuple)):
+                hint = "For several labels a row use --task multi_label_classification."
+                raise rows.error(index, "The label is a list.", hint=hint)
+    found = discover_labels(rows, column, labels_beside(rows.source) if usual is LABEL else None)
+    if len(found) < 2 and problem != MULTI:
+        raise UserError(f"All rows have the same label, '{found[0]}': nothing can be learnt.", where=rows.source)
+    return found

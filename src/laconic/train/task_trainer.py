@@ -1,0 +1,69 @@
+"""`TaskTrainer`: a `transformers.Trainer` that scores itself with the task's own metric."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from .. import engines
+from ..measure.score import score
+from ..progress import Advance
+from ..runtime import Predictor
+from ..tasks import Encoder, Task
+
+
+class TaskTrainer(Trainer):  # type: ignore[misc]
+    """Evaluates by answering the eval rows, so that the number that selects is the number that is reported."""
+
+    def __init__(self, *, task: Task, encoder: Encoder, eval_examples: Sequence[Any], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.task, self.encoder, self.eval_examples = task, encoder, eval_examples
+
+    def evaluate(self, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> dict[str, float]:
+        """Score the model as it is now."""
+        engine = engines.load("torch", self.model)
+        predictor = Predictor(self.task, self.encoder, engine, batch_size=self.args.per_device_eval_batch_size)
+        scored = score(predictor, self.eval_examples, resamples=0)
+        metrics = {f"{metric_key_prefix}_{name}": value for name, value in scored.metrics.items()}
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+
+class ShowProgress(TrainerCallback):  # type: ignore[misc]
+    """Moves the bar: a unit a step, with the last loss and score."""
+
+    def __init__(self, advance: Advance, metric: str) -> None:
+        self.advance, self.metric, self.shown, self.note = advance, metric, 0, {}  # type: ignore[var-annotated]
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Count steps, those before a resume too."""
+        self.advance(state.global_step - self.shown, "  ".join(f"{k} {v}" for k, v in self.note.items()))
+        self.shown = state.global_step
+
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **kwargs: Any
+    ) -> None:
+        """Remember the last loss and score."""
+        for key, value in (logs or {}).items():
+            if key == "loss":
+                self.note["loss"] = f"{value:.4f}"
+            elif key == f"eval_{self.metric}":
+                self.note[self.metric] = f"{100 * value:.2f}"
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint that was written whole: the trainer writes its state last."""
+    found = []
+    for path in folder.glob("checkpoint-*"):
+        try:
+            found.append((int(json.loads((path / "trainer_state.json").read_text())["global_step"]), path))
+        except (OSError, ValueError, KeyError):
+            continue  # cut off in the middle of writing
+    return max(found)[1] if found else None
