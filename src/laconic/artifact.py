@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from .errors import UserError, existing
+from .typed import fill
 
 FORMAT_VERSION = 1
 MANIFEST = "laconic.json"
@@ -51,7 +52,9 @@ class Artifact:
     manifest: Manifest
 
     def path(self, name: str) -> Path:
-        """Place of one of its files."""
+        """Place of one of its files, which must be among those that the manifest vouches for."""
+        if name not in self.manifest.files:
+            raise UserError(f"The manifest does not list the file '{name}'.", where=str(self.folder / MANIFEST))
         return self.folder / name
 
 
@@ -82,23 +85,7 @@ def read(folder: str | Path, *, verify: bool = True) -> Artifact:
             where=str(folder),
             hint="Make one with: laconic export",
         )
-    try:
-        content = json.loads(place.read_text(encoding="utf-8"))
-        version = content.pop("format_version")
-        if version != FORMAT_VERSION:
-            raise UserError(
-                f"The artifact has format version {version}; this laconic reads version {FORMAT_VERSION}.",
-                where=str(place),
-                hint="Update laconic: pip install -U laconic",
-            )
-        graphs = tuple(
-            Graph(graph["path"], tuple(graph["engines"]), graph["precision"], tuple(graph["cpu_classes"]))
-            for graph in content.pop("graphs")
-        )
-        tuples = {name: tuple(content.pop(name)) for name in ("inputs", "parents")}
-        manifest = Manifest(graphs=graphs, **tuples, **content)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"The manifest is damaged ({error!r}).", where=str(place), hint="Make it anew.") from None
+    manifest = fill(Manifest, _content(place), "The manifest", where=str(place))
     _check_files(folder, manifest, verify)
     return Artifact(folder, manifest)
 
@@ -112,21 +99,54 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
+def _content(place: Path) -> Any:
+    """What the manifest holds, if it is of this format; said before anything else in it is looked at."""
+    try:
+        content = json.loads(place.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"The manifest is damaged: {error}.", where=str(place), hint="Make it anew.") from None
+    version = content.get("format_version") if isinstance(content, dict) else None
+    if version != FORMAT_VERSION:
+        raise UserError(
+            f"The artifact has format version {version}; this laconic reads version {FORMAT_VERSION}.",
+            where=str(place),
+            hint="Update laconic: pip install -U laconic" if isinstance(version, int) else "Make it anew.",
+        )
+    return content
+
+
 def _check_files(folder: Path, manifest: Manifest, verify: bool) -> None:
     for name in (*manifest.files, *(graph.path for graph in manifest.graphs)):
-        parts = PurePosixPath(name)
-        inside = (folder / name).resolve().is_relative_to(folder.resolve())
-        if parts.is_absolute() or ".." in parts.parts or "\\" in name or not inside:
-            raise UserError(f"The manifest names a path outside of the folder: '{name}'.", where=str(folder))
+        if not _inside(folder, name):
+            raise UserError(f"The manifest names a path outside of the folder: {name!r}.", where=str(folder))
         if not (folder / name).is_file():
             raise UserError(f"The file '{name}' is missing.", where=str(folder), hint="Copy the whole folder again.")
         if name not in manifest.files:
             raise UserError(f"The graph '{name}' has no checksum in the manifest.", where=str(folder))
     if verify:
         for name, digest in manifest.files.items():
-            if sha256(folder / name) != digest:
+            if _digest(folder / name) != digest:
                 raise UserError(
                     f"The file '{name}' has changed since it was written.",
                     where=str(folder),
                     hint="Copy the whole folder again.",
                 )
+
+
+def _inside(folder: Path, name: str) -> bool:
+    parts = PurePosixPath(name)
+    if parts.is_absolute() or ".." in parts.parts or "\\" in name:
+        return False
+    try:
+        return (folder / name).resolve(strict=True).is_relative_to(folder.resolve())
+    except FileNotFoundError:
+        return True  # said as missing
+    except (OSError, ValueError, RuntimeError):  # no name at all: too long, with a zero byte, a link to itself
+        return False
+
+
+def _digest(path: Path) -> str:
+    try:
+        return sha256(path)
+    except OSError as error:
+        raise UserError(f"The file cannot be read: {error.strerror}.", where=str(path)) from None

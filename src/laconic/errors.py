@@ -44,7 +44,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def missing_package(package: str, needed_for: str, extra: str | None = None) -> UserError:
     """Say which pip line installs a package that is not there."""
     line = f"pip install 'laconic[{extra}]'" if extra else f"pip install {package}"
-    return UserError(f"The package '{package}' is not installed; {needed_for} needs it.", hint=f"Install it with: {line}")
+    return UserError(
+        f"The package '{package}' is not installed; {needed_for} needs it.", hint=f"Install it with: {line}"
+    )
 
 
 def existing(path: str | Path, what: str) -> Path:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from .artifact import Artifact, Graph, Manifest
 from .card import card
 from .engines.torch import TorchEngine, input_names, load_module, quiet_transformers
 from .folder import ModelFolder
-from .graphs.export import check_input_dtype, export_onnx
+from .graphs.export import TOLERANCE, check_input_dtype, export_onnx
 from .graphs.parity import parity
 from .measure.score import Score, score
 from .probe import probe_batches, probe_examples, probe_features, write_probe
@@ -70,17 +70,22 @@ def export(
             inputs=input_names(module),
             input_dtype=input_dtype,
             pad_token_id=encoder.pad_id,
-            graphs=(Graph(GRAPH, ("onnxruntime", "openvino"), "fp32"),),
+            graphs=(Graph(GRAPH, _agreeing(off), "fp32"),),
             score=_score_note(scored),
             laconic_version=__version__,
         )
-        _pack(scratch, folder, encoder, manifest, Path(output_dir).absolute().name)
+        _pack(scratch, folder, encoder, manifest)
         advance(1)
     return Exported(artifacts.read(output_dir), off, scored)
 
 
 def _engines() -> list[str]:
     return [name for name in engines.installed() if name != "torch"]
+
+
+def _agreeing(off: Mapping[str, float]) -> tuple[str, ...]:
+    """The engines to offer: not one that was seen to disagree here."""
+    return tuple(name for name in ("onnxruntime", "openvino") if off.get(name, 0.0) <= TOLERANCE)
 
 
 def _score_note(scored: Score | None) -> dict[str, Any] | None:
@@ -96,16 +101,16 @@ def _score_note(scored: Score | None) -> dict[str, Any] | None:
     }
 
 
-def _pack(scratch: Path, folder: ModelFolder, encoder: Encoder, manifest: Manifest, name: str) -> None:
+def _pack(scratch: Path, folder: ModelFolder, encoder: Encoder, manifest: Manifest) -> None:
     """Put tokenizer, config and card beside the graph, then seal the folder."""
     from transformers import AutoTokenizer
 
     with quiet_transformers():
         tokenizer = AutoTokenizer.from_pretrained(str(folder.path), local_files_only=True)
         tokenizer.save_pretrained(scratch / "tokenizer")
-    shutil.copy(scratch / "tokenizer" / "tokenizer_config.json", scratch)
+    shutil.copyfile(scratch / "tokenizer" / "tokenizer_config.json", scratch / "tokenizer_config.json")
     shutil.rmtree(scratch / "tokenizer")
     (scratch / "tokenizer.json").write_text(encoder.to_json(), encoding="utf-8")
-    shutil.copy(folder.path / "config.json", scratch)
-    (scratch / "README.md").write_text(card(name, replace(manifest)), encoding="utf-8")
+    shutil.copyfile(folder.path / "config.json", scratch / "config.json")
+    (scratch / "README.md").write_text(card(folder.path.resolve().name, manifest), encoding="utf-8")
     artifacts.seal(scratch, manifest)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .errors import UserError, existing, missing_package, nearest
+from .errors import UserError, existing, missing_package
 from .options import KINDS, TaskOptions
-from .tasks import TASKS, Encoder, QuestionAnswering, Task
+from .tasks import TASKS, Encoder, QuestionAnswering, SequenceClassification, Task, from_json
 from .tasks.sequence_classification import PRIMARY, REGRESSION, SINGLE
 
 HEADS = {
@@ -65,43 +65,55 @@ def read_task(path: str | Path, config: Mapping[str, Any], options: TaskOptions)
         (kind for name in config.get("architectures") or () for ending, kind in HEADS.items() if name.endswith(ending)),
         None,
     )
-    asked = KINDS[options.task] if options.task else (None, None)
     if head is None:
         what = f"The model ({', '.join(config.get('architectures') or ['no architecture'])}) has no head for a task."
         raise UserError(what, where=str(path), hint="Fine-tune it first with: laconic finetune")
-    if asked[0] not in (None, head):
-        raise UserError(f"The model's head is for {head}, not for {options.task} (option '--task').", where=str(path))
     settings: dict[str, Any] = {}
     if head != QuestionAnswering.name:
-        settings["labels"] = _labels(config)
-    if head == "sequence_classification":
-        problem = config.get("problem_type") or (REGRESSION if len(settings["labels"]) == 1 else SINGLE)
-        settings |= {"problem": asked[1] or problem, "metric": PRIMARY[asked[1] or problem]}
+        settings["labels"] = _labels(path, config)
+    if head == SequenceClassification.name:
+        settings["problem"] = config.get("problem_type") or (REGRESSION if len(settings["labels"]) == 1 else SINGLE)
     notes = read_notes(path)
     if notes.get("name") == head:
         settings |= {name: value for name, value in notes.items() if name not in ("name", "labels", "problem")}
-    return make_task(head, settings, options, config)
+    return make_task(head, settings, options, config, where=str(path))
 
 
-def make_task(name: str, settings: Mapping[str, Any], options: TaskOptions, config: Mapping[str, Any]) -> Task:
+def make_task(
+    name: str,
+    settings: Mapping[str, Any],
+    options: TaskOptions,
+    config: Mapping[str, Any],
+    *,
+    where: str | None = None,
+) -> Task:
     """Put a task together from settings and options; an option that the task does not have is refused."""
     kind = TASKS[name]
     known = {field.name for field in dataclasses.fields(kind)}
     for option in options.chosen():
         if option not in known:
             raise UserError(f"The '--{option}' option has no effect on {name}.", hint="Leave it out.")
-    settings = {**settings, **options.chosen()}
+    settings = dict(settings)
+    asked, problem = KINDS[options.task] if options.task else (name, None)
+    if asked != name:
+        raise UserError(f"The model's head is for {name}, not for {options.task} (option '--task').", where=where)
+    if problem and problem != settings.get("problem"):
+        settings["problem"] = problem
+        settings.pop("metric", None)  # that of another kind of answer
+    settings |= options.chosen()
+    if name == SequenceClassification.name and settings.get("problem") in PRIMARY:
+        settings.setdefault("metric", PRIMARY[settings["problem"]])
     limit = _longest(config)
-    default = next(field.default for field in dataclasses.fields(kind) if field.name == "max_seq_length")
+    default = int(kind.max_seq_length)
     settings.setdefault("max_seq_length", min(default, limit) if limit else default)
-    if limit and settings["max_seq_length"] > limit:
+    try:
+        task = from_json({"name": name, **settings})
+    except UserError as error:
+        raise UserError(error.what, where=error.where or where, hint=error.hint) from None
+    if limit and task.max_seq_length > limit:
         raise UserError(
-            f"The '--max_seq_length' option is {settings['max_seq_length']}, but the model has {limit} positions."
+            f"The '--max_seq_length' option is {task.max_seq_length}, but the model has {limit} positions.", where=where
         )
-    task: Task = kind(**settings)
-    if task.metric not in task.metrics:
-        hint = nearest(task.metric, task.metrics)
-        raise UserError(f"The metric '{task.metric}' does not fit {name} with this model.", hint=hint)
     return task
 
 
@@ -116,8 +128,9 @@ def read_encoder(path: str | Path, config: Mapping[str, Any]) -> Encoder:
         raise UserError("The model folder has no tokenizer.", where=str(path), hint="Copy its tokenizer files there.")
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(path), local_files_only=True)
-    except (OSError, ValueError, ImportError, KeyError) as error:
-        raise UserError(f"The tokenizer cannot be loaded: {error}", where=str(path)) from None
+    except Exception as error:  # `tokenizers` raises nothing more special than this
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise UserError(f"The tokenizer cannot be loaded: {reason}", where=str(path)) from error
     core = getattr(tokenizer, "backend_tokenizer", None)
     if core is None:
         raise UserError("The tokenizer has no fast form (tokenizer.json).", where=str(path))
@@ -143,11 +156,16 @@ def read_notes(path: str | Path) -> dict[str, Any]:
         raise UserError(f"The notes are damaged ({error!r}).", where=str(place), hint="Remove the file.") from None
 
 
-def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
+def _labels(path: str | Path, config: Mapping[str, Any]) -> tuple[str, ...]:
     names = config.get("id2label")
-    if names:
-        return tuple(str(names[key]) for key in sorted(names, key=int))
-    return tuple(f"LABEL_{i}" for i in range(int(config.get("num_labels", 2))))
+    if not names:
+        return tuple(f"LABEL_{i}" for i in range(int(config.get("num_labels", 2))))
+    try:
+        numbers = {int(key): str(name) for key, name in names.items()}
+        return tuple(numbers[i] for i in range(len(numbers)))
+    except (AttributeError, KeyError, ValueError):
+        what = "The 'id2label' must name every label by its number: 0, 1, 2 …"
+        raise UserError(what, where=str(Path(path) / "config.json")) from None
 
 
 def _longest(config: Mapping[str, Any]) -> int | None:

@@ -10,7 +10,8 @@ from typing import Protocol
 class Advance(Protocol):
     """Count some units done, with a note such as the loss."""
 
-    def __call__(self, count: int = 1, note: str = "") -> None: ...
+    def __call__(self, count: int = 1, note: str = "") -> None:
+        """Count."""
 
 
 class Progress(Protocol):

@@ -8,14 +8,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from . import artifact as artifacts
 from . import engines, runtime
+from .artifact import Artifact
 from .errors import UserError, existing, nearest
 from .options import TaskOptions
 from .progress import SILENT, Progress
 from .runtime import Predictor
+from .tasks import Task, from_json, to_json
 
 SPELLINGS = (*engines.ENGINES, "openvino-bf16")
 
@@ -37,63 +38,56 @@ class Opener:
     options: TaskOptions
     progress: Progress
     stack: ExitStack
-    exported: dict[Path, Path] = field(default_factory=dict)
+    exported: dict[Path, Artifact] = field(default_factory=dict)
 
     def __call__(self, path: str | Path, engine: str = "auto", threads: int | None = None) -> System:
         """Open a folder on an engine: `auto`, a name, or `openvino-bf16`."""
         path = existing(path, "folder")
-        name = path.absolute().name
-        if artifacts.is_artifact(path):
-            if engine.startswith("torch"):
-                raise UserError("An artifact does not run on torch.", where=str(path), hint="Give the model folder.")
-            return self._artifact(name, path, engine, threads)
-        if engine in ("auto", "torch"):
-            return self._folder(name, path, threads)
-        return self._artifact(name, self._export(path), engine, threads)
-
-    def _artifact(self, name: str, path: Path, engine: str, threads: int | None) -> System:
         base, precision = split_engine(engine)
-        predictor = runtime.load(path, base, threads, precision=precision)
-        task = self._with_options(predictor.task)
-        predictor = Predictor(task, predictor.encoder, predictor.engine)
-        graph, _ = runtime.choose(artifacts.read(path, verify=False), base)
-        shown = predictor.engine.name + (f"-{precision}" if precision else "")
-        return System(name, shown, path / graph.path, predictor)
+        if artifacts.is_artifact(path):
+            if base == "torch":
+                raise UserError("An artifact does not run on torch.", where=str(path), hint="Give the model folder.")
+            return self._artifact(path, artifacts.read(path), base, precision, threads)
+        if base in ("auto", "torch"):
+            return self._folder(path, threads)
+        return self._artifact(path, self._export(path), base, precision, threads)
 
-    def _folder(self, name: str, path: Path, threads: int | None) -> System:
+    def _artifact(
+        self, path: Path, opened: Artifact, engine: str, precision: str | None, threads: int | None
+    ) -> System:
+        graph, name = runtime.choose(opened, engine)
+        task = self._task(opened)
+        source = opened.path(graph.path)
+        runner = engines.load(name, source, threads=threads, precision=precision or graph.precision)
+        shown = f"{name}-{precision}" if precision else name
+        return System(path.resolve().name, shown, source, Predictor(task, runtime.open_encoder(opened), runner))
+
+    def _task(self, opened: Artifact) -> Task:
+        """Let options given now win over what the artifact was made with."""
+        from .folder import make_task, read_config
+
+        settings = to_json(from_json(opened.manifest.task))
+        return make_task(
+            settings.pop("name"), settings, self.options, read_config(opened.folder), where=str(opened.folder)
+        )
+
+    def _folder(self, path: Path, threads: int | None) -> System:
         from .folder import open_folder
 
         opened = open_folder(path, self.options)
         predictor = Predictor(opened.task, opened.encoder, engines.load("torch", path, threads=threads))
-        return System(name, "torch", path, predictor)
+        return System(path.resolve().name, "torch", path, predictor)
 
-    def _export(self, path: Path) -> Path:
+    def _export(self, path: Path) -> Artifact:
         from .export import export
         from .folder import open_folder
 
         if path not in self.exported:
             self.progress.say(f"{path} is a model folder: exporting it to ONNX first.")
             scratch = Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
-            export(open_folder(path, self.options), scratch / path.absolute().name, progress=self.progress)
-            self.exported[path] = scratch / path.absolute().name
+            done = export(open_folder(path, self.options), scratch / path.resolve().name, progress=self.progress)
+            self.exported[path] = done.artifact
         return self.exported[path]
-
-    def _with_options(self, task: Any) -> Any:
-        """Let options given now win over what the artifact was made with."""
-        from .tasks import from_json, to_json
-
-        settings = to_json(task)
-        for option, value in self.options.chosen().items():
-            if option not in settings:
-                raise UserError(f"The '--{option}' option has no effect on {task.name}.", hint="Leave it out.")
-            settings[option] = value
-        changed = from_json(settings)
-        if changed.metric not in changed.metrics:
-            raise UserError(
-                f"The metric '{changed.metric}' does not fit {task.name} with this model.",
-                hint=nearest(changed.metric, changed.metrics),
-            )
-        return changed
 
 
 @contextmanager

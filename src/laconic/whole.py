@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -23,12 +24,11 @@ def whole_folder(destination: str | Path, *, overwrite: bool = False) -> Iterato
     The scratch folder lies beside the destination (a rename does not cross file systems) under a name that
     starts with a dot, so that an interrupted run leaves nothing that looks like a result.
     """
-    destination = Path(destination).absolute()
+    destination = Path(destination).resolve()
     check_destination(destination, overwrite=overwrite)
     try:
         destination.parent.mkdir(parents=True, exist_ok=True)
-        for left in destination.parent.glob(f".{destination.name}.*.part"):
-            shutil.rmtree(left, ignore_errors=True)  # of a run that was killed
+        _remove_leftovers(destination)
         scratch = Path(tempfile.mkdtemp(prefix=f".{destination.name}.", suffix=".part", dir=destination.parent))
     except OSError as error:
         raise UserError(f"The folder cannot be written: {error.strerror}.", where=str(destination.parent)) from None
@@ -46,7 +46,7 @@ def whole_folder(destination: str | Path, *, overwrite: bool = False) -> Iterato
 
 def check_destination(destination: str | Path, *, overwrite: bool) -> None:
     """Refuse, before any work, a place that must not or cannot be written."""
-    destination = Path(destination).absolute()
+    destination = Path(destination).resolve()
     if destination.exists() and not destination.is_dir():
         raise UserError("The output folder is a file.", where=str(destination), hint="Choose another --output_dir.")
     if destination.is_dir() and any(destination.iterdir()):
@@ -74,8 +74,17 @@ def _foreign(folder: Path) -> list[str]:
                 own |= {name, *json.loads((folder / name).read_text(encoding="utf-8"))["files"]}
             except (ValueError, KeyError, TypeError):
                 continue  # a damaged list vouches for nothing
-    present = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    found = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    present = (path.relative_to(folder).as_posix() for path in found)
     return sorted(set(present) - own)
+
+
+def _remove_leftovers(destination: Path) -> None:
+    """Remove scratch folders of a run that was killed, and of no other destination (`out` and `out.b` are two)."""
+    ours = re.compile(re.escape(f".{destination.name}.") + r"[a-z0-9_]+(\.old)?\.part")
+    for left in destination.parent.iterdir():
+        if ours.fullmatch(left.name) and left.is_dir():
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _sync(folder: Path) -> None:
@@ -94,7 +103,11 @@ def _replace(scratch: Path, destination: Path) -> None:
     if destination.is_dir() and any(destination.iterdir()):
         aside = scratch.with_suffix(".old.part")
         destination.rename(aside)
-        scratch.rename(destination)
+        try:
+            scratch.rename(destination)
+        except OSError:
+            aside.rename(destination)
+            raise
         shutil.rmtree(aside, ignore_errors=True)
     else:
         scratch.rename(destination)

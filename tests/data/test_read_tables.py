@@ -162,7 +162,7 @@ def test_doubled_header_is_refused(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.json", "a.conll", "a.txt"])
 def test_bytes_that_are_not_utf_8_are_named_by_line_and_offset(tmp_path, name):
-    content = b'{"text": "x"}\n{"text": "caf\xe9"}\n'
+    content = '{"text": "中"}\n'.encode() + b'{"text": "caf\xe9"}\n'
     file = write(tmp_path, name, content)
     told = message(file)
     assert told.startswith(f"{file}:2: The file is not UTF-8: byte 0xe9 at offset {content.index(0xE9)}.")

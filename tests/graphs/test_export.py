@@ -84,18 +84,24 @@ def test_equal_weights_of_two_layers_keep_their_own_names(folder, tmp_path):
     module.bert.encoder.layer[1].load_state_dict(module.bert.encoder.layer[0].state_dict())
     export_onnx(module, tmp_path / "model.onnx")
     proto = onnx.load(tmp_path / "model.onnx")
-    inputs = [name for node in proto.graph.node if node.op_type == "MatMul" for name in node.input if "layer" in name]
+    inputs = [
+        name for node in proto.graph.node if node.op_type == "MatMul" for name in node.input if "encoder.layer" in name
+    ]
     assert sum(name.startswith("bert.encoder.layer.0.") for name in inputs) == 6
     assert sum(name.startswith("bert.encoder.layer.1.") for name in inputs) == 6
     assert len(set(inputs)) == len(inputs)
+    tensors = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in proto.graph.initializer}
+    biases = [name for name, p in module.named_parameters() if p.ndim == 1]
+    assert set(biases) <= set(tensors)
 
 
-def test_half_precision_model_gives_a_float_graph(folder, tmp_path):
-    module = load_module(folder).to(torch.bfloat16)
-    export_onnx(module.float(), tmp_path / "float.onnx")
-    export_onnx(module.to(torch.bfloat16).float().to(torch.float64), tmp_path / "double.onnx")
-    assert (tmp_path / "float.onnx").read_bytes() == (tmp_path / "double.onnx").read_bytes()
-    assert {p.dtype for p in module.parameters()} == {torch.float64}
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_model_of_another_precision_gives_its_weights_float_graph(folder, tmp_path, dtype):
+    module = load_module(folder).to(torch.bfloat16).to(dtype)
+    export_onnx(module, tmp_path / "model.onnx")
+    assert {p.dtype for p in module.parameters()} == {dtype}
+    engine = load("onnxruntime", tmp_path / "model.onnx", threads=1)
+    assert parity(module.float(), engine, sample_batches(module, engine.inputs)) < 1e-4
 
 
 def test_custom_module_with_two_outputs_is_exported(folder, tmp_path):
@@ -143,6 +149,17 @@ def test_nan_logits_are_refused(folder, tmp_path):
     with pytest.raises(Failure, match="nan"):
         export_onnx(module, tmp_path / "model.onnx")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_weights_too_large_for_one_file_lie_beside_the_graph(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("laconic.graphs.export._PROTOBUF_LIMIT", 1000)
+    export_onnx(folder, tmp_path / "model.onnx")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.onnx", "model.onnx.data"]
+    onnx.checker.check_model(tmp_path / "model.onnx", full_check=True)
+    module = load_module(folder)
+    for name in ("onnxruntime", "openvino"):
+        engine = load(name, tmp_path / "model.onnx", threads=1)
+        assert parity(module, engine, sample_batches(module, engine.inputs)) < 1e-4
 
 
 def test_unknown_input_dtype_is_refused(folder, tmp_path):

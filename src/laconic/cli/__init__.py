@@ -40,7 +40,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader (head, less) has gone. Python flushes once more at exit: give it somewhere to write.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-
+    except Exception as error:  # noqa: BLE001 - the user gets a line, a developer the traceback
+        if "--debug" in argv:
+            raise
+        sys.stderr.write(f"laconic: {type(error).__name__}: {error} (a bug: --debug shows where)\n")
+        return 1
 
 def _run(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):

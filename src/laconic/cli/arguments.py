@@ -31,7 +31,8 @@ def add_options(parser: argparse.ArgumentParser, kind: type[Any], only: Collecti
     for field in dataclasses.fields(kind):
         if only is not None and field.name not in only:
             continue
-        type_, more = _plain(hints[field.name]), {}
+        type_ = _plain(hints[field.name])
+        more: dict[str, Any]
         if type_ is bool:
             more = {"type": truth, "nargs": "?", "const": True, "metavar": "true|false"}
         else:
@@ -93,5 +94,5 @@ def sample(rows: Rows, count: int, seed: int | None) -> Rows:
 def _plain(hint: Any) -> type:
     """`int | None` is int."""
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
-        return next(part for part in typing.get_args(hint) if part is not type(None))
+        hint = next(part for part in typing.get_args(hint) if part is not type(None))
     return typing.cast(type, hint)

@@ -75,8 +75,7 @@ def as_json(system: System, scored: Score, comparison: Comparison | None) -> dic
 
 def _score(system: System, examples: list[Any], batch_size: int, shown: console.Terminal | console.Plain) -> Score:
     predictor = system.predictor.with_batch_size(batch_size)
-    with shown.track(f"evaluate {system.model} on {system.engine}", len(examples)) as advance:
-        return score(predictor, examples, progress=advance)
+    return score(predictor, examples, title=f"evaluate {system.model} on {system.engine}", progress=shown)
 
 
 def _print(system: System, scored: Score, comparison: Comparison | None) -> None:
@@ -93,4 +92,3 @@ def _print(system: System, scored: Score, comparison: Comparison | None) -> None
             f"same answer {100 * comparison.same_answer:.2f} %, "
             f"mean |Δlogit| {'not comparable' if change is None else f'{change:.4f}'}"
         )
-

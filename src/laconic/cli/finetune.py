@@ -1,4 +1,4 @@
-"""Train an encoder on your own rows and keep the best checkpoint. Any option of transformers' TrainingArguments works."""
+"""Train an encoder on your own rows, best checkpoint kept. Any option of transformers' TrainingArguments works."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -48,12 +47,11 @@ def run(arguments: argparse.Namespace) -> int:
             rows = read(arguments.file, header=data.header)
             examples = predictor.task.read(rows, flags.columns(data), labelled=False)
             with shown.track("predict", len(examples)) as advance:
-                answers = list(_answers(predictor, examples, advance))
+                _write(_answers(predictor, examples, advance), arguments.output, arguments.json)
         else:
             if sys.stdin.isatty():
                 shown.say("Type a text a line; end with Ctrl-D.")
-            answers = _from_lines(predictor, sys.stdin)
-        _write(answers, arguments.output, arguments.json)
+            _write(_from_lines(predictor, sys.stdin), arguments.output, arguments.json)
     return 0
 
 
@@ -79,7 +77,9 @@ def _input(number: int, line: str) -> Any:
         try:
             value = json.loads(line)
         except ValueError as error:
-            raise UserError(f"The line looks like JSON but is not: {error}.", where=f"standard input:{number}") from None
+            raise UserError(
+                f"The line looks like JSON but is not: {error}.", where=f"standard input:{number}"
+            ) from None
         return value
     return tuple(line.split("\t")) if line.count("\t") == 1 else line
 
@@ -95,7 +95,7 @@ def _write(answers: Iterable[dict[str, Any]], output: str | None, as_object: boo
     place = Path(output)
     part = place.with_name(f".{place.name}.part")
     try:
-        with nullcontext(), part.open("w", encoding="utf-8") as stream:
+        with part.open("w", encoding="utf-8") as stream:
             for answer in answers:
                 stream.write(json.dumps(answer, ensure_ascii=False) + "\n")
         part.replace(place)

@@ -30,12 +30,13 @@ class OpenVinoEngine:
         core = openvino.Core()
         if precision == "bf16":
             _require_bf16(core)
-        self._compiled = _compile(core, path, self.threads, _HINTS[precision])
+        model, compiled = _compile(core, path, self.threads, _HINTS[precision])
         # One request: with one stream a second would wait for the first anyhow. The lock keeps callers apart.
-        self._request, self._lock = self._compiled.create_infer_request(), threading.Lock()
-        self._types = {port.get_any_name(): _type(port, path) for port in self._compiled.inputs}
+        self._request, self._lock = compiled.create_infer_request(), threading.Lock()
+        # Names are asked of the graph as read: compiling drops casts and lends their names to the inputs.
+        self._types = {port.get_any_name(): _type(port, path) for port in model.inputs}
         self.inputs = tuple(self._types)
-        self.outputs = tuple(port.get_any_name() for port in self._compiled.outputs)
+        self.outputs = tuple(port.get_any_name() for port in model.outputs)
 
     def run(self, batch: Batch) -> Outputs:
         """Inputs [rows, length] to logits; the batch's integers are cast to the graph's own type."""
@@ -58,7 +59,7 @@ def _require_bf16(core: Any) -> None:
         )
 
 
-def _compile(core: Any, path: str | Path, threads: int, precision: str) -> Any:
+def _compile(core: Any, path: str | Path, threads: int, precision: str) -> tuple[Any, Any]:
     if not existing(path, "graph file").is_file():
         raise UserError("This is not a file; an ONNX or OpenVINO graph is expected.", where=str(path))
     settings = {
@@ -68,7 +69,8 @@ def _compile(core: Any, path: str | Path, threads: int, precision: str) -> Any:
         "NUM_STREAMS": 1,
     }
     try:
-        return core.compile_model(str(path), "CPU", settings)
+        model = core.read_model(str(path))
+        return model, core.compile_model(model, "CPU", settings)
     except RuntimeError as error:
         lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith("Exception from")]
         raise UserError(

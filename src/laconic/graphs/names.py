@@ -33,16 +33,18 @@ def restore_names(proto: Any, module: nn.Module, prefix: str) -> None:
     for tensor in list(proto.graph.initializer):
         before = tensor.name
         direct = own.get(before.removeprefix(prefix)) if before.startswith(prefix) else None
-        names = [direct] if direct else candidates.of(tensor) or [before]
+        names = list(dict.fromkeys((*([direct] if direct else []), *candidates.of(tensor)))) or [before]
         # Reader by reader: the exporter makes one of two small weights that happen to be equal, and a layer that is
         # then quantized or smoothed must not change another.
         for node, position, scopes in readers[before]:
-            name = _choose(names, scopes, held)
+            name = _choose(names, scopes, {} if direct else held)
             if name in held and not _same(held[name], tensor):
                 # One name, two forms: a table that is gathered from and, transposed, multiplied with.
                 name = f"{name}.transposed"
             node.input[position] = name
-            held.setdefault(name, _named(tensor, name))
+            if name not in held:
+                held[name] = tensor if tensor.name == before else _copied(tensor)
+                held[name].name = name
     del proto.graph.initializer[:]
     proto.graph.initializer.extend(held.values())
 
@@ -51,17 +53,19 @@ class _Candidates:
     """Parameters by content. Only those whose shape some nameless initializer has are ever read."""
 
     def __init__(self, module: nn.Module, graph: Any, named: set[str]) -> None:
+        self._named = named
         shapes = {tuple(t.dims) for t in graph.initializer if t.name not in named and len(t.dims) >= 2}
         self._names: dict[bytes, list[str]] = defaultdict(list)
         for name, parameter in module.named_parameters():
             shape = tuple(parameter.shape)
-            if shape in shapes or shape[::-1] in shapes:
+            if len(shape) == 1 or shape in shapes or shape[::-1] in shapes:
                 for array in _forms(parameter.detach().numpy()):
                     self._names[_digest(array)].append(name)
 
     def of(self, tensor: Any) -> list[str]:
-        # Vectors are left alone: a constant of zeros is not the bias that happens to be zero too.
-        if len(tensor.dims) < 2 or tensor.data_type != onnx.TensorProto.FLOAT:
+        # A vector without a name is left alone: a constant of zeros is not the bias that happens to be zero too.
+        ranks = {1} if tensor.name in self._named else {2, 3, 4}
+        if len(tensor.dims) not in ranks or tensor.data_type != onnx.TensorProto.FLOAT:
             return []
         return self._names.get(_digest(onnx.numpy_helper.to_array(tensor)), [])
 
@@ -73,12 +77,9 @@ def _choose(names: list[str], scopes: set[str], held: dict[str, Any]) -> str:
     return (*by_scope, *fresh, *names)[0]
 
 
-def _named(tensor: Any, name: str) -> Any:
-    if tensor.name == name:
-        return tensor
+def _copied(tensor: Any) -> Any:
     copied = onnx.TensorProto()
     copied.CopyFrom(tensor)
-    copied.name = name
     return copied
 
 

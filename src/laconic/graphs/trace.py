@@ -30,14 +30,23 @@ def share(module: nn.Module) -> Any:
 
     Weights that are not FP32 on the CPU are copied, for `Module.float()` would change them in place.
     """
-    tensors = list(chain(module.parameters(), module.buffers()))
-    plain = all(t.device.type == "cpu" and t.dtype in {torch.float32, torch.int64, torch.bool} for t in tensors)
-    memo: dict[int, Any] = {id(tensor): tensor for tensor in tensors} if plain else {}
+    plain = is_plain(module)
+    memo: dict[int, Any] = {id(tensor): tensor for tensor in _tensors(module)} if plain else {}
     shared = copy.deepcopy(module, memo)
     shared = shared if plain else shared.float().cpu()
     if hasattr(shared, "set_attn_implementation"):
         shared.set_attn_implementation("eager")
     return shared.eval()
+
+
+def is_plain(module: nn.Module) -> bool:
+    """Whether all weights are FP32 on the CPU, as a graph's are."""
+    plain = {torch.float32, torch.int64, torch.bool}
+    return all(tensor.device.type == "cpu" and tensor.dtype in plain for tensor in _tensors(module))
+
+
+def _tensors(module: nn.Module) -> list[torch.Tensor]:
+    return list(chain(module.parameters(), module.buffers()))
 
 
 def trace(module: nn.Module, batch: Batch, inputs: Sequence[str], outputs: Sequence[str], input_dtype: str) -> Any:

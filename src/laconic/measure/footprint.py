@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import Failure
+from ..errors import Failure, UserError
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ def _measure(engine: str, source: str, precision: str, threads: int, batch: int,
     from .. import engines
     from .benchmark import full_batch
 
-    importlib.import_module(f"{engines.__name__}.{engine}")
+    engines.warm(engine)
     started = time.perf_counter()
     loaded = engines.load(engine, source, threads=threads, precision=precision)
     seconds = time.perf_counter() - started
@@ -68,7 +67,11 @@ def main(arguments: list[str]) -> None:
     """Print what loading costs as one line of JSON."""
     engine, source, precision, *numbers = arguments
     threads, batch, length = map(int, numbers)
-    sys.stdout.write(json.dumps(_measure(engine, source, precision, threads, batch, length).__dict__) + "\n")
+    try:
+        found = _measure(engine, source, precision, threads, batch, length)
+    except UserError as error:
+        sys.exit(str(error))
+    sys.stdout.write(json.dumps(found.__dict__) + "\n")
 
 
 if __name__ == "__main__":

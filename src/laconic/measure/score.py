@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UserError
+from ..progress import SILENT, Progress
 from ..runtime import Predictor
 from .fidelity import mean_abs_logit_change, same_answer
 from .intervals import Difference, bootstrap, paired
@@ -47,19 +48,22 @@ def score(
     examples: Sequence[Any],
     *,
     resamples: int = 2000,
-    progress: Callable[[int], None] | None = None,
+    title: str = "evaluate",
+    progress: Progress = SILENT,
 ) -> Score:
     """Answer every row and compare with its gold; `resamples=0` leaves the interval out."""
     if not examples:
         raise UserError("There are no rows to score.")
     started = time.perf_counter()
-    features, logits = predictor.logits(examples, progress)
     task = predictor.task
+    features = task.features(examples, predictor.encoder)
+    with progress.track(title, len(features)) as advance:
+        logits = predictor.run(features, advance)
+    for feature, row in zip(features, logits, strict=True):
+        if not np.isfinite(row).all():
+            raise UserError(f"The model gives logits that are not numbers (NaN) for row {feature.example + 1}.")
     answers = task.decode(examples, features, logits)
     seconds = time.perf_counter() - started
-    for index, row in enumerate(logits):
-        if not np.isfinite(row).all():
-            raise UserError(f"The model gives logits that are not numbers (NaN) for row {features[index].example + 1}.")
     values: dict[str, float] = {}
     interval = None
     for name, metric in task.metrics.items():

@@ -38,10 +38,10 @@ def load(
     runner = engines.load(
         name, opened.path(graph.path), threads=threads, precision=precision or graph.precision, providers=providers
     )
-    return Predictor(from_json(opened.manifest.task), encoder(opened), runner)
+    return Predictor(from_json(opened.manifest.task), open_encoder(opened), runner)
 
 
-def encoder(opened: Artifact) -> Encoder:
+def open_encoder(opened: Artifact) -> Encoder:
     """Read the artifact's tokenizer."""
     return Encoder.from_file(opened.path("tokenizer.json"), opened.manifest.pad_token_id)
 
@@ -65,7 +65,7 @@ def choose(opened: Artifact, engine: str = "auto") -> tuple[Graph, str]:
             if name in installed:
                 return graph, name
     raise UserError(
-        f"None of the artifact's engines is installed here ({', '.join(sorted(offered)) or 'none for this CPU class'}).",
+        f"No engine for this artifact is installed here ({', '.join(sorted(offered)) or 'none for this CPU class'}).",
         where=str(opened.folder),
         hint="Install one with: pip install onnxruntime",
     )

@@ -49,15 +49,14 @@ class Predictor:
 
     def answers(self, examples: Sequence[Any]) -> list[Any]:
         """Answers to examples that are read already."""
-        features, logits = self.logits(examples)
-        return self.task.decode(examples, features, logits)
-
-    def logits(
-        self, examples: Sequence[Any], progress: Callable[[int], None] | None = None
-    ) -> tuple[list[Feature], list[NDArray[np.float32]]]:
-        """Features of the examples and the logits of each."""
         features = self.task.features(examples, self.encoder)
-        return features, batches.run(
+        return self.task.decode(examples, features, self.run(features))
+
+    def run(
+        self, features: Sequence[Feature], progress: Callable[[int], None] | None = None
+    ) -> list[NDArray[np.float32]]:
+        """Logits of every feature."""
+        return batches.run(
             self.engine,
             features,
             self.encoder.pad_id,

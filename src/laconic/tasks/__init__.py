@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import UserError, nearest
+from ..typed import fill
 from .encoder import Encoder
 from .question_answering import QuestionAnswering
 from .sequence_classification import SequenceClassification
@@ -42,14 +43,13 @@ def to_json(task: Task) -> dict[str, Any]:
 
 
 def from_json(settings: Mapping[str, Any]) -> Task:
-    """Make the task that `to_json` wrote."""
+    """Make the task that `to_json` wrote, its settings checked."""
     fields = dict(settings)
     name = fields.pop("name", None)
-    if name not in TASKS:
+    if not isinstance(name, str) or name not in TASKS:
         raise UserError(f"There is no task '{name}'.", hint=nearest(str(name), TASKS))
-    kind = TASKS[name]
-    known = {field.name for field in dataclasses.fields(kind)}
-    for key in fields:
-        if key not in known:
-            raise UserError(f"The task '{name}' has no setting '{key}'.", hint=nearest(key, known))
-    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+    task: Task = fill(TASKS[name], fields, f"The task '{name}'")
+    if task.metric not in task.metrics:
+        hint = nearest(task.metric, task.metrics)
+        raise UserError(f"The metric '{task.metric}' does not fit {name} with this model.", hint=hint)
+    return task

@@ -66,10 +66,20 @@ class Encoder:
 
     def texts(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> list[Encoding]:
         """Encode texts or pairs with special tokens, the longer text of a pair cut first."""
+        self.room(max_length, self.single if pairs is None else self.pair)
         if (self._cut.truncation or {}).get("max_length") != max_length:
             self._cut.enable_truncation(max_length, strategy="longest_first")
         inputs: Any = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
         return list(self._cut.encode_batch(inputs))
+
+    def room(self, max_length: int, frame: Frame) -> int:
+        """How many pieces fit between the special tokens; at least one must (`tokenizers` would not cut at all)."""
+        if max_length <= frame.width:
+            raise UserError(
+                f"The '--max_seq_length' option is {max_length}, of which special tokens take {frame.width}.",
+                hint="Raise it.",
+            )
+        return max_length - frame.width
 
     def plain(self, texts: Sequence[str]) -> list[Encoding]:
         """Encode whole texts without special tokens."""
@@ -80,26 +90,8 @@ class Encoder:
         inputs = [list(words) for words in sentences]
         return list(self._plain.encode_batch(inputs, is_pretokenized=True, add_special_tokens=False))
 
-    def split(self, text: str) -> list[tuple[int, int]]:
-        """Split a text into words as the tokenizer sees them: character spans.
-
-        Pieces of one word share a word id; spans are trimmed, since some tokenizers count the blank before a word.
-        """
-        encoding = self._plain.encode(text, add_special_tokens=False)
-        spans: list[tuple[int, int]] = []
-        last = None
-        for word, (start, end) in zip(encoding.word_ids, encoding.offsets, strict=True):
-            while start < end and text[start].isspace():
-                start += 1
-            if word == last and spans:
-                spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
-            elif start < end:
-                spans.append((start, end))
-                last = word
-        return spans
-
-    def _frame(self, *texts: str) -> Frame:
-        encoding = self._plain.encode(*texts)
+    def _frame(self, text: str, pair: str | None = None) -> Frame:
+        encoding = self._plain.encode(text, pair)
         ids, types, masks, owners = encoding.ids, encoding.type_ids, encoding.special_tokens_mask, encoding.sequence_ids
         parts: list[list[int]] = [[]]
         kinds: list[int] = [types[0]]

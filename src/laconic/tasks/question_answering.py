@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Encoding
 
 from ..data.rows import Rows
 from ..errors import UserError
@@ -107,16 +106,17 @@ class QuestionAnswering:
             if isinstance(item, Mapping):
                 item = (item.get("question"), item.get("context"))
             if not isinstance(item, (tuple, list)) or len(item) != 2 or not all(isinstance(part, str) for part in item):
-                raise UserError(f"Input {index} must be a (question, context) pair of texts. Got {type(item).__name__}.")
+                raise UserError(
+                    f"Input {index} must be a (question, context) pair of texts. Got {type(item).__name__}."
+                )
             examples.append(QuestionExample(*item))
         return examples
 
     def features(self, examples: Sequence[QuestionExample], encoder: Encoder) -> list[Feature]:
         """Windows over the context; `alignment` is (first context position, offsets [pieces, 2])."""
         questions = encoder.plain([example.question for example in examples])
-        contexts: dict[str, Encoding] = dict.fromkeys(example.context for example in examples)  # type: ignore[arg-type]
-        for text, encoding in zip(contexts, encoder.plain(list(contexts)), strict=True):
-            contexts[text] = encoding
+        texts = list(dict.fromkeys(example.context for example in examples))  # questions share contexts
+        contexts = dict(zip(texts, encoder.plain(texts), strict=True))
         frame = encoder.pair
         features = []
         for index, (example, asked) in enumerate(zip(examples, questions, strict=True)):
@@ -140,11 +140,11 @@ class QuestionAnswering:
         return features
 
     def targets(self, example: QuestionExample, feature: Feature) -> Mapping[str, Any]:
-        """Positions of the first gold's first and last piece; 0, 0 where this window does not hold it."""
+        """First and last piece of the first gold that has an offset; 0, 0 where this window does not hold it."""
         lead, offsets = feature.alignment
         start, end = 0, 0
-        if example.gold:
-            text, at = example.gold[0]
+        text, at = next(((text, at) for text, at in example.gold or () if at >= 0), ("", -1))
+        if text:
             inside = np.flatnonzero((offsets[:, 1] > at) & (offsets[:, 0] < at + len(text)))
             whole = len(offsets) and offsets[0, 0] <= at and offsets[-1, 1] >= at + len(text)
             if len(inside) and whole:
@@ -191,27 +191,36 @@ class QuestionAnswering:
         return sorted(pairs, key=lambda pair: -pair[0])[: self.n_best_size]
 
     def _answer(self, example: QuestionExample, found: list[tuple[float, int, int]], null: float) -> Answered:
-        best = sorted(found, key=lambda pair: -pair[0])[: self.n_best_size]
-        if self.no_answer and (not best or null - best[0][0] > self.null_score_diff_threshold):
-            share = softmax(np.array([null, *(pair[0] for pair in best)]))[0]
+        once: dict[tuple[int, int], float] = {}  # windows overlap: a stretch counts with the best of them
+        for score, start, end in sorted(found, key=lambda pair: -pair[0]):
+            if example.context[start:end].strip():
+                once.setdefault(_trimmed(example.context, start, end), score)
+        best = list(once.items())[: self.n_best_size]
+        if self.no_answer and (not best or null - best[0][1] > self.null_score_diff_threshold):
+            share = softmax(np.array([null, *(score for _, score in best)]))[0]
             return Answered("", 0, 0, float(share))
         if not best:
             return Answered("", 0, 0, 0.0)
-        _, start, end = best[0]
-        share = softmax(np.array([pair[0] for pair in best]))[0]
+        (start, end), _ = best[0]
+        share = softmax(np.array([score for _, score in best]))[0]
         return Answered(example.context[start:end], start, end, float(share))
 
 
+def _trimmed(context: str, start: int, end: int) -> tuple[int, int]:
+    """Leave out blanks at both ends: to some tokenizers the blank before a word is part of it."""
+    text = context[start:end]
+    return start + len(text) - len(text.lstrip()), end - len(text) + len(text.rstrip())
+
+
 def _golds(rows: Rows, index: int, golds: Any) -> tuple[tuple[str, int], ...]:
-    """Read the golds of one question: the reader's list, or the columns of the hub's data sets."""
-    if isinstance(golds, Mapping):
-        starts = golds.get("answer_start", golds.get("start", []))
-        golds = [{"text": text, "start": start} for text, start in zip(golds.get("text", []), starts, strict=False)]
+    """Read the golds of one question: texts, or texts with their offsets as the readers give them."""
     if not isinstance(golds, (list, tuple)):
         raise rows.error(index, f"The answers must be a list. Got {type(golds).__name__}.")
     read = []
     for gold in golds:
-        text, start = (gold.get("text"), gold.get("start", gold.get("answer_start"))) if isinstance(gold, Mapping) else (gold, -1)
+        text, start = (
+            (gold.get("text"), gold.get("start", gold.get("answer_start"))) if isinstance(gold, Mapping) else (gold, -1)
+        )
         if not isinstance(text, str):
             raise rows.error(index, f"The text of an answer must be text. Got {type(text).__name__}.")
         read.append((text, int(start) if start is not None else -1))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..data.labels import label_text
 from ..data.rows import Rows
-from ..errors import UserError
+from ..errors import UserError, nearest
 from . import metrics
 from .encoder import Encoder
 from .metrics import Metric
@@ -70,6 +70,14 @@ class SequenceClassification:
     max_seq_length: int = 128
     metric: str = "accuracy"
 
+    def __post_init__(self) -> None:
+        if self.problem not in TABLES:
+            raise UserError(f"There is no kind of answer '{self.problem}'.", hint=nearest(self.problem, TABLES))
+        count = len(self.labels)
+        if (count != 1) if self.problem == REGRESSION else (count < (2 if self.problem == SINGLE else 1)):
+            needed = {REGRESSION: "one output", MULTI: "at least one", SINGLE: "at least two"}[self.problem]
+            raise UserError(f"The model's head has {count} outputs; {self.problem} needs {needed}.")
+
     @property
     def metrics(self) -> Mapping[str, Metric]:
         """Metrics of this kind of answer; those of two classes only where there are two."""
@@ -126,9 +134,8 @@ class SequenceClassification:
 
     def targets(self, example: TextExample, feature: Feature) -> Mapping[str, Any]:
         """`labels`: an index, a float, or a float vector."""
-        if self.problem == MULTI and isinstance(example.gold, tuple):
-            return {"labels": np.array(example.gold, np.float32)}
-        return {"labels": np.float32(example.gold) if self.problem == REGRESSION else example.gold}
+        dtype = np.int64 if self.problem == SINGLE else np.float32
+        return {"labels": np.array(example.gold, dtype)}
 
     def decode(
         self, examples: Sequence[TextExample], features: Sequence[Feature], logits: Sequence[Logits]
@@ -156,7 +163,7 @@ class SequenceClassification:
         if self.problem == REGRESSION:
             return Classified(float(logits[0]), float(logits[0]), None, {})
         if self.problem == MULTI:
-            chances = 1.0 / (1.0 + np.exp(-np.asarray(logits, np.float64)))
+            chances = 0.5 * (1.0 + np.tanh(0.5 * np.asarray(logits, np.float64)))  # the sigmoid, without overflow
             chosen = tuple(int(chance > 0.5) for chance in chances)
             names = tuple(name for name, on in zip(self.labels, chosen, strict=True) if on)
             return Classified(chosen, names, None, dict(zip(self.labels, chances.tolist(), strict=True)))
@@ -182,7 +189,7 @@ class SequenceClassification:
             on = {self._index(rows, index, part) for part in parts}
             return tuple(int(i in on) for i in range(len(self.labels)))
         if value is None or isinstance(value, (list, dict)):
-            raise rows.error(index, f"The label must be one value. Got {'nothing' if value is None else value!r}.")
+            raise rows.error(index, f"The label must be one value. Got {'nothing' if value is None else repr(value)}.")
         return self._index(rows, index, value)
 
     def _index(self, rows: Rows, index: int, value: Any) -> int:
@@ -207,10 +214,11 @@ def label_list(value: Any) -> list[Any] | None:
 def _example(item: Any, index: int) -> TextExample:
     if isinstance(item, str):
         return TextExample(item)
+    parts = item
     if isinstance(item, Mapping):
-        item = (item.get("text"), item["text_pair"]) if item.get("text_pair") is not None else (item.get("text"),)
-    if isinstance(item, (tuple, list)) and 1 <= len(item) <= 2 and all(isinstance(part, str) for part in item):
-        return TextExample(*item)
+        parts = (item.get("text"), item["text_pair"]) if item.get("text_pair") is not None else (item.get("text"),)
+    if isinstance(parts, (tuple, list)) and 1 <= len(parts) <= 2 and all(isinstance(part, str) for part in parts):
+        return TextExample(*parts)
     raise UserError(
         f"Input {index} must be a text, a pair of texts, or a mapping with 'text' and 'text_pair'. "
         f"Got {type(item).__name__}."

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import string
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -120,7 +123,7 @@ class TokenClassification:
         ]
 
     def examples(self, inputs: Any) -> list[WordsExample]:
-        """Take texts (split by the tokenizer) or lists of words."""
+        """Take texts (split at blanks, around punctuation and Chinese characters) or lists of words."""
         examples = []
         for index, item in enumerate(inputs):
             if isinstance(item, Mapping):
@@ -138,10 +141,10 @@ class TokenClassification:
 
         Where windows overlap, a word belongs to the one in which it stands farther from the edge.
         """
-        room = self.max_seq_length - encoder.single.width
+        room = encoder.room(self.max_seq_length, encoder.single)
         lead = len(encoder.single.ids[0])
         features = []
-        sentences = [_split(example, encoder) for example in examples]
+        sentences = [_with_words(example) for example in examples]
         encodings = encoder.words([sentence.words for sentence in sentences])
         for index, (sentence, encoding) in enumerate(zip(sentences, encodings, strict=True)):
             ids = np.array(encoding.ids, np.int64)
@@ -202,6 +205,8 @@ class TokenClassification:
         for label, first, last in metrics.entities(tags):
             start, end = example.spans[first][0], example.spans[last - 1][1]
             score = float(np.mean(scores[first:last]))
+            plain = tags[first][1:2] != "-"  # tags of no scheme (NOUN, LABEL_1): all of it is the label
+            label = tags[first] if plain else label
             found.append(Entity(label, text[start:end], start, end, first, last, score))
         return Tagged(example.words, tuple(tags), tuple(scores), tuple(found))
 
@@ -230,11 +235,39 @@ class TokenClassification:
         )
 
 
-def _split(example: WordsExample, encoder: Encoder) -> WordsExample:
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """Where the words of a text are: runs between blanks; each punctuation mark and Chinese character is one.
+
+    BERT's rule, for every tokenizer: what SentencePiece and byte-level BPE call a word may be a whole Chinese sentence.
+
+    >>> [text[start:end] for text in ["In U.S., 北京。"] for start, end in word_spans(text)]
+    ['In', 'U', '.', 'S', '.', ',', '北', '京', '。']
+    """
+    spans: list[tuple[int, int]] = []
+    open_run = False
+    for place, letter in enumerate(text):
+        alone = _stands_alone(letter)
+        if open_run and not alone and not letter.isspace():
+            spans[-1] = (spans[-1][0], place + 1)
+        elif not letter.isspace():
+            spans.append((place, place + 1))
+        open_run = not alone and not letter.isspace()
+    return spans
+
+
+def _stands_alone(letter: str) -> bool:
+    """Tell punctuation (ASCII symbols count, as for BERT) and Chinese characters."""
+    if letter.isascii():
+        return letter in string.punctuation
+    kind = unicodedata.category(letter)
+    return kind.startswith("P") or (kind == "Lo" and unicodedata.name(letter, "").startswith("CJK"))
+
+
+def _with_words(example: WordsExample) -> WordsExample:
     """Give an example that came as a text its words."""
     if example.text is None or example.words:
         return example
-    spans = tuple(encoder.split(example.text))
+    spans = tuple(word_spans(example.text))
     words = tuple(example.text[start:end] for start, end in spans)
     return WordsExample(words, example.gold, example.text, spans)
 
@@ -271,5 +304,5 @@ def _windows(sizes: NDArray[np.int64], room: int) -> list[tuple[int, int, int, i
             break
         back = int(np.searchsorted(ends, int(ends[last - 1]) - room // 4, side="right"))
         first = max(first + 1, min(back, last))
-    cuts = [0, *((nxt[0] + cur[1]) // 2 for cur, nxt in zip(bounds, bounds[1:], strict=False)), len(sizes)]
+    cuts = [0, *((nxt[0] + cur[1]) // 2 for cur, nxt in itertools.pairwise(bounds)), len(sizes)]
     return [(first, last, cuts[i], cuts[i + 1]) for i, (first, last) in enumerate(bounds)]

@@ -32,6 +32,7 @@ from ..measure.score import Score, score
 from ..options import KINDS, TaskOptions
 from ..progress import SILENT, Progress
 from ..tasks import Columns, Encoder, Task
+from ..tasks.sequence_classification import PRIMARY
 from ..whole import check_destination, whole_folder
 from .batches import Collator, FeatureDataset
 from .isolated import isolated
@@ -91,6 +92,7 @@ def finetune(
             model=model,
             args=arguments,
             train_dataset=dataset,
+            eval_dataset=eval_examples,
             data_collator=Collator(encoder, input_names(model)),
             task=task,
             encoder=encoder,
@@ -119,7 +121,7 @@ def _task(path: str | Path, config: Mapping[str, Any], rows: Rows, columns: Colu
     if name != "question_answering":
         settings["labels"] = find_labels(rows, columns, name, problem)
     if problem:
-        settings |= {"problem": problem, "metric": folder.PRIMARY[problem]}
+        settings |= {"problem": problem, "metric": PRIMARY[problem]}
     return folder.make_task(name, settings, replace(options, task=None), config)
 
 
@@ -212,9 +214,7 @@ def _score(trainer: TaskTrainer, task: Task, encoder: Encoder, examples: Sequenc
     return score(Predictor(task, encoder, engines.load("torch", trainer.model)), examples)
 
 
-def _write(
-    model: PreTrainedModel, source: str | Path, task: Task, final: Score, output: Path, overwrite: bool
-) -> None:
+def _write(model: PreTrainedModel, source: str | Path, task: Task, final: Score, output: Path, overwrite: bool) -> None:
     with whole_folder(output, overwrite=overwrite) as scratch:
         model.save_pretrained(scratch)
         AutoTokenizer.from_pretrained(str(source), local_files_only=True).save_pretrained(scratch)

@@ -16,7 +16,7 @@ from transformers.utils import logging as transformers_logging
 @contextmanager
 def isolated() -> Iterator[None]:
     """Restore the generators of Python, NumPy and torch, the thread count, and transformers' verbosity and bars."""
-    state, legacy, python = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
+    state, legacy, python = torch.get_rng_state(), np.random.get_state(), random.getstate()
     threads, verbosity = torch.get_num_threads(), transformers_logging.get_verbosity()
     bars = transformers_logging.is_progress_bar_enabled()
     accelerate_level = logging.getLogger("accelerate").level
@@ -27,7 +27,7 @@ def isolated() -> Iterator[None]:
         yield
     finally:
         torch.set_rng_state(state)
-        np.random.set_state(legacy)  # noqa: NPY002
+        np.random.set_state(legacy)
         random.setstate(python)
         torch.set_num_threads(threads)
         transformers_logging.set_verbosity(verbosity)

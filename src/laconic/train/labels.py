@@ -17,21 +17,21 @@ def find_labels(rows: Rows, columns: Columns, task: str, problem: str | None) ->
     """
     if problem == REGRESSION:
         return ("LABEL_0",)
-    asked, usual, option = columns.label, LABEL, "label_column"
-    if task == "token_classification":
-        asked, usual, option = columns.tags or columns.label, TAGS, "tags_column"
-    column = rows.column(option, asked, usual)
+    tags = task == "token_classification"
+    option = "tags_column" if tags else "label_column"
+    asked = columns.tags or columns.label if tags else columns.label
+    column = rows.column(option, asked, TAGS if tags else LABEL)
     if column is None:
-        what = f"There is no {'tag' if usual is TAGS else 'label'} column. Columns here: {', '.join(rows.columns)}."
+        what = f"There is no {'tag' if tags else 'label'} column. Columns here: {', '.join(rows.columns)}."
         raise UserError(what, where=rows.source, hint=f"Name it with --{option}.")
     if problem == MULTI:
         rows = rows.map(lambda record: {column: label_list(record.get(column))}, [column])
-    elif usual is LABEL:
+    elif not tags:
         for index, record in enumerate(rows):
             if isinstance(record.get(column), (list, tuple)):
                 hint = "For several labels a row use --task multi_label_classification."
                 raise rows.error(index, "The label is a list.", hint=hint)
-    found = discover_labels(rows, column, labels_beside(rows.source) if usual is LABEL else None)
+    found = discover_labels(rows, column, None if tags else labels_beside(rows.source))
     if len(found) < 2 and problem != MULTI:
         raise UserError(f"All rows have the same label, '{found[0]}': nothing can be learnt.", where=rows.source)
     return found

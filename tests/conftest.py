@@ -1,0 +1,104 @@
+"""Small models, tokenizers and artifacts that all tests of a session share: an export takes five seconds and more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models import build, build_tokenizer
+
+LABELS = {
+    "SequenceClassification": ("bad", "fair", "good"),
+    "TokenClassification": ("O", "B-PER", "I-PER", "B-LOC", "I-LOC"),
+    "QuestionAnswering": (),
+}
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """A one-layer model by head and family, with labels that have names."""
+    made: dict[tuple[str, str], Path] = {}
+
+    def make(head: str = "SequenceClassification", family: str = "bert") -> Path:
+        if (head, family) not in made:
+            labels = LABELS[head]
+            names: dict[str, Any] = {}
+            if labels:
+                names = {"id2label": dict(enumerate(labels)), "label2id": {name: i for i, name in enumerate(labels)}}
+            folder = tmp_path_factory.mktemp("models") / f"{family}-{head}"
+            made[head, family] = build(folder, family, head, labels=len(labels), layers=1, **names)
+        return made[head, family]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def artifact_folder(model_folder: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """The artifact of such a model. Not to be written to: see `own_artifact`."""
+    from laconic.export import export
+    from laconic.folder import open_folder
+
+    made: dict[tuple[str, str], Path] = {}
+
+    def make(head: str = "SequenceClassification", family: str = "bert") -> Path:
+        if (head, family) not in made:
+            output = tmp_path_factory.mktemp("artifacts") / f"{family}-{head}"
+            made[head, family] = export(open_folder(model_folder(head, family)), output).artifact.folder
+        return made[head, family]
+
+    return make
+
+
+@pytest.fixture
+def own_artifact(artifact_folder: Callable[..., Path], tmp_path: Path) -> Path:
+    """A copy of an artifact, to be damaged."""
+    import shutil
+
+    return Path(shutil.copytree(artifact_folder(), tmp_path / "artifact"))
+
+
+@pytest.fixture(scope="session")
+def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The tokenizer of a family, without a model."""
+    made: dict[str, Path] = {}
+
+    def make(family: str) -> Path:
+        if family not in made:
+            made[family] = tmp_path_factory.mktemp("tokenizers") / family
+            build_tokenizer(made[family], family)
+        return made[family]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def encoder_of(tokenizer_folder: Callable[[str], Path]) -> Callable[[str], Any]:
+    """Laconic's encoder over that tokenizer."""
+    from laconic.tasks import Encoder
+
+    made: dict[str, Encoder] = {}
+
+    def make(family: str = "bert") -> Encoder:
+        if family not in made:
+            made[family] = Encoder.from_file(tokenizer_folder(family) / "tokenizer.json", pad_id=0)
+        return made[family]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def transformers_tokenizer(tokenizer_folder: Callable[[str], Path]) -> Callable[[str], Any]:
+    """What transformers makes of it: the reference."""
+    made: dict[str, Any] = {}
+
+    def make(family: str = "bert") -> Any:
+        from transformers import PreTrainedTokenizerFast
+
+        if family not in made:
+            made[family] = PreTrainedTokenizerFast.from_pretrained(tokenizer_folder(family))
+        return made[family]
+
+    return make
