@@ -1,5 +1,28 @@
-"""Laconic makes fine-tuned text encoders small and fast, and runs them on CPUs without torch."""
+"""Laconic makes fine-tuned text encoders small and fast, and runs them on CPUs without torch.
+
+>>> import laconic
+>>> sorted(laconic.__all__)
+['UserError', '__version__', 'runtime']
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import runtime
+    from .errors import UserError
+
 __version__ = "0.1.0.dev0"
+__all__ = ["UserError", "__version__", "runtime"]
+
+_HOMES = {"UserError": ".errors", "runtime": ".runtime"}
+"""Public names and the modules that hold them, imported at first use."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'laconic' has no attribute '{name}'")
+    module = import_module(_HOMES[name], __name__)
+    return getattr(module, name, module)

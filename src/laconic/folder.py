@@ -103,7 +103,7 @@ def make_task(
     settings |= options.chosen()
     if name == SequenceClassification.name and settings.get("problem") in PRIMARY:
         settings.setdefault("metric", PRIMARY[settings["problem"]])
-    limit = _longest(config)
+    limit = longest(config)
     default = int(kind.max_seq_length)
     settings.setdefault("max_seq_length", min(default, limit) if limit else default)
     try:
@@ -135,14 +135,14 @@ def read_encoder(path: str | Path, config: Mapping[str, Any]) -> Encoder:
     if core is None:
         raise UserError("The tokenizer has no fast form (tokenizer.json).", where=str(path))
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else config.get("pad_token_id")
-    encoder = Encoder(core, 0 if pad is None else int(pad))
-    if encoder.vocab_size > int(config.get("vocab_size", encoder.vocab_size)):
+    size = 1 + max(core.get_vocab(with_added_tokens=True).values(), default=-1)
+    if size > int(config.get("vocab_size", size)):
         raise UserError(
-            f"The tokenizer has {encoder.vocab_size} tokens, the model's table {config['vocab_size']}: "
+            f"The tokenizer numbers its tokens up to {size - 1}, the model's table has {config['vocab_size']} rows: "
             "they do not belong together.",
             where=str(path),
         )
-    return encoder
+    return Encoder(core, 0 if pad is None else int(pad))
 
 
 def read_notes(path: str | Path) -> dict[str, Any]:
@@ -162,13 +162,14 @@ def _labels(path: str | Path, config: Mapping[str, Any]) -> tuple[str, ...]:
         return tuple(f"LABEL_{i}" for i in range(int(config.get("num_labels", 2))))
     try:
         numbers = {int(key): str(name) for key, name in names.items()}
-        return tuple(numbers[i] for i in range(len(numbers)))
+        return tuple(numbers[i] for i in range(len(names)))
     except (AttributeError, KeyError, ValueError):
         what = "The 'id2label' must name every label by its number: 0, 1, 2 …"
         raise UserError(what, where=str(Path(path) / "config.json")) from None
 
 
-def _longest(config: Mapping[str, Any]) -> int | None:
+def longest(config: Mapping[str, Any]) -> int | None:
+    """How many pieces the model's position table has room for; None where it has no table."""
     positions = config.get("max_position_embeddings")
     if positions is None:
         return None

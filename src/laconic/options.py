@@ -30,7 +30,7 @@ class TaskOptions:
     task: str | None = option(f"{', '.join(KINDS)} (read from the model where it can be)")
     metric: str | None = option("the number that chooses; the task's own unless set")
     max_seq_length: int | None = option("pieces a sequence may have (128; question answering 384)")
-    doc_stride: int | None = option("pieces that two windows of one context share (128)")
+    doc_stride: int | None = option("pieces that two windows of one context share (128, at most half of the room)")
     n_best_size: int | None = option("starts and ends to look at for an answer (20)")
     max_answer_length: int | None = option("pieces an answer may have (30)")
     max_query_length: int | None = option("pieces a question may have (64)")

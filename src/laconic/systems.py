@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from . import artifact as artifacts
 from . import engines, runtime
 from .artifact import Artifact
 from .errors import UserError, existing, nearest
+from .folder import longest, make_task, open_folder, read_config
 from .options import TaskOptions
 from .progress import SILENT, Progress
 from .runtime import Predictor
@@ -29,6 +31,8 @@ class System:
     engine: str
     source: Path
     predictor: Predictor
+    longest: int | None
+    """Pieces that the model has positions for; None: any number."""
 
 
 @dataclass
@@ -56,31 +60,26 @@ class Opener:
         self, path: Path, opened: Artifact, engine: str, precision: str | None, threads: int | None
     ) -> System:
         graph, name = runtime.choose(opened, engine)
-        task = self._task(opened)
+        config = read_config(opened.folder)
+        task = self._task(opened, config)
         source = opened.path(graph.path)
         runner = engines.load(name, source, threads=threads, precision=precision or graph.precision)
         shown = f"{name}-{precision}" if precision else name
-        return System(path.resolve().name, shown, source, Predictor(task, runtime.open_encoder(opened), runner))
+        predictor = Predictor(task, runtime.open_encoder(opened), runner)
+        return System(path.resolve().name, shown, source, predictor, longest(config))
 
-    def _task(self, opened: Artifact) -> Task:
+    def _task(self, opened: Artifact, config: Mapping[str, Any]) -> Task:
         """Let options given now win over what the artifact was made with."""
-        from .folder import make_task, read_config
-
         settings = to_json(from_json(opened.manifest.task))
-        return make_task(
-            settings.pop("name"), settings, self.options, read_config(opened.folder), where=str(opened.folder)
-        )
+        return make_task(settings.pop("name"), settings, self.options, config, where=str(opened.folder))
 
     def _folder(self, path: Path, threads: int | None) -> System:
-        from .folder import open_folder
-
         opened = open_folder(path, self.options)
         predictor = Predictor(opened.task, opened.encoder, engines.load("torch", path, threads=threads))
-        return System(path.resolve().name, "torch", path, predictor)
+        return System(path.resolve().name, "torch", path, predictor, longest(opened.config))
 
     def _export(self, path: Path) -> Artifact:
         from .export import export
-        from .folder import open_folder
 
         if path not in self.exported:
             self.progress.say(f"{path} is a model folder: exporting it to ONNX first.")

@@ -47,6 +47,13 @@ def whole_folder(destination: str | Path, *, overwrite: bool = False) -> Iterato
 def check_destination(destination: str | Path, *, overwrite: bool) -> None:
     """Refuse, before any work, a place that must not or cannot be written."""
     destination = Path(destination).resolve()
+    try:
+        _check(destination, overwrite)
+    except OSError as error:  # a name that is too long, a folder that may not be listed
+        raise UserError(f"The output folder cannot be written: {error.strerror}.", where=str(destination)) from None
+
+
+def _check(destination: Path, overwrite: bool) -> None:
     if destination.exists() and not destination.is_dir():
         raise UserError("The output folder is a file.", where=str(destination), hint="Choose another --output_dir.")
     if destination.is_dir() and any(destination.iterdir()):
@@ -59,10 +66,10 @@ def check_destination(destination: str | Path, *, overwrite: bool) -> None:
                 where=str(destination),
                 hint="Choose another --output_dir, or move them away.",
             )
-    parent = destination
+    parent = destination.parent  # where the scratch folder goes, and from where the rename starts
     while not parent.exists():
         parent = parent.parent
-    if not os.access(parent, os.W_OK | os.X_OK):
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
         raise UserError("The output folder cannot be written.", where=str(parent), hint="Choose another --output_dir.")
 
 

@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .. import __version__
 from ..errors import Failure, UserError, nearest
@@ -31,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         if "--debug" in argv:
             raise
-        sys.stderr.write(f"laconic: {error}\n")
+        sys.stderr.write(f"laconic: {_one_line(error)}\n")
         return 1 if isinstance(error, Failure) else 2
     except KeyboardInterrupt:
         sys.stderr.write("laconic: interrupted\n")
@@ -40,11 +41,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader (head, less) has gone. Python flushes once more at exit: give it somewhere to write.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except Exception as error:  # noqa: BLE001 - the user gets a line, a developer the traceback
+    except Exception as error:  # the user gets a line, a developer the traceback
         if "--debug" in argv:
             raise
-        sys.stderr.write(f"laconic: {type(error).__name__}: {error} (a bug: --debug shows where)\n")
+        sys.stderr.write(f"laconic: {type(error).__name__}: {_one_line(error)} (a bug: --debug shows where)\n")
         return 1
+
 
 def _run(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
@@ -56,17 +58,23 @@ def _run(argv: list[str]) -> int:
     name = argv[0]
     if name not in COMMANDS:
         raise UserError(f"There is no command '{name}'.", hint=nearest(name, COMMANDS))
-    module = importlib.import_module(f".{name}", __name__)
-    parser = _Parser(prog=f"laconic {name}", description=module.__doc__, allow_abbrev=False)
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    module.add_arguments(parser)
-    words = [f"--{word[2:].replace('-', '_')}" if _is_option(word) else word for word in argv[1:]]
+    parser, module = parser_of(name)
+    words = [_underscored(word) for word in argv[1:]]
     if getattr(module, "TAKES_MORE", False):
         arguments, rest = parser.parse_known_args(words)
         arguments.rest = rest
     else:
         arguments = parser.parse_args(words)
     return int(module.run(arguments))
+
+
+def parser_of(name: str) -> tuple[argparse.ArgumentParser, Any]:
+    """Make the parser of a subcommand; its module comes with it."""
+    module = importlib.import_module(f".{name}", __name__)
+    parser = _Parser(prog=f"laconic {name}", description=module.__doc__, allow_abbrev=False)
+    module.add_arguments(parser)
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return parser, module
 
 
 class _Parser(argparse.ArgumentParser):
@@ -76,15 +84,27 @@ class _Parser(argparse.ArgumentParser):
         """Raise instead of printing the usage."""
         hint = f"See: {self.prog} --help"
         if message.startswith("unrecognized arguments: "):
-            word = message.removeprefix("unrecognized arguments: ").split()[0]
+            word = message.removeprefix("unrecognized arguments: ").split()[0].split("=")[0]
             known = [option for action in self._actions for option in action.option_strings]
             message, hint = f"There is no option '{word}'.", nearest(word, known) if len(known) < 60 else hint
         raise UserError(message[0].upper() + message[1:].rstrip(".") + ".", hint=hint)
 
 
-def _is_option(word: str) -> bool:
-    """Options may be written with hyphens or underscores; values after `=` stay as they are."""
-    return word.startswith("--") and len(word) > 2 and "=" not in word
+def _underscored(word: str) -> str:
+    """Options may be written with hyphens or underscores; values after `=` stay as they are.
+
+    >>> _underscored("--eval-file=my-rows.tsv"), _underscored("my-rows.tsv")
+    ('--eval_file=my-rows.tsv', 'my-rows.tsv')
+    """
+    if not word.startswith("--"):
+        return word
+    name, equals, value = word[2:].partition("=")
+    return f"--{name.replace('-', '_')}{equals}{value}"
+
+
+def _one_line(error: Exception) -> str:
+    """What other libraries say may run over many lines."""
+    return " ".join(line.strip() for line in str(error).splitlines() if line.strip())
 
 
 def _help() -> str:

@@ -68,9 +68,12 @@ def columns(options: DataOptions) -> Columns:
 def rows(options: DataOptions, split: str) -> Rows | None:
     """Read the rows of a split: the file that was named, else the data set's; None where neither is given."""
     file = getattr(options, FILES[split])
+    if options.dataset is None:
+        refuse_set(options, {"data_dir"}, "--dataset")
     if file is not None:
         return read(file, header=options.header)
     if options.dataset is not None:
+        refuse_set(options, {"header"}, f"--{FILES[split]}")
         return read_dataset(options.dataset, split, options.folder())
     return None
 
@@ -81,6 +84,13 @@ def needed_rows(options: DataOptions, split: str) -> Rows:
     if found is None:
         raise UserError(f"The '--{FILES[split]}' option is needed.", hint="Or name a data set with --dataset.")
     return found
+
+
+def refuse_set(options: Any, names: Collection[str], needed: str) -> None:
+    """Refuse options that mean nothing without another one."""
+    for name in sorted(names):
+        if getattr(options, name) is not None:
+            raise UserError(f"The '--{name}' option has no effect without {needed}.", hint="Leave it out.")
 
 
 def sample(rows: Rows, count: int, seed: int | None) -> Rows:

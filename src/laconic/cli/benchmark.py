@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from .. import artifact as artifacts
 from .. import engines
 from ..data import read
+from ..data.rows import Rows
 from ..engines.cpu import cpu
 from ..errors import UserError, existing, missing_package, nearest
 from ..measure.benchmark import Contestant, Timing, alternate, full_batch
 from ..measure.footprint import footprint
 from ..options import DataOptions, TaskOptions
 from ..systems import SPELLINGS, Opener, System, one_thread_everywhere, opener, split_engine
+from ..tasks import Columns
 from . import arguments as flags
 from . import console
 
 PIPELINE = "pipeline"
+WITHOUT_ARTIFACTS = ("torch", PIPELINE)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,13 +50,20 @@ def run(arguments: argparse.Namespace) -> int:
     _check(arguments, threads)
     if threads == [1]:
         one_thread_everywhere()
+    rows = read(arguments.rows, header=arguments.header) if arguments.rows else None
+    shown = _names(arguments.models)
     cells: list[dict[str, Any]] = []
     with opener(flags.take(arguments, TaskOptions), console.progress()) as open_system:
         names = [(model, engine) for model in arguments.models for engine in _engines(model, arguments)]
         for count in threads:
-            systems = [open_system(model, engine, count) for model, engine in names if engine != PIPELINE]
-            if arguments.rows:
-                cells += _rows_cells(arguments, open_system, systems, names, count)
+            systems = [
+                replace(open_system(model, engine, count), model=shown[model])
+                for model, engine in names
+                if engine != PIPELINE
+            ]
+            if rows is not None:
+                pipelines = [model for model, engine in names if engine == PIPELINE]
+                cells += _rows_cells(arguments, open_system, systems, {m: shown[m] for m in pipelines}, rows, count)
             else:
                 cells += _batch_cells(arguments, systems, count)
         footprints = _footprints(systems, arguments)
@@ -78,26 +88,40 @@ def _check(arguments: argparse.Namespace, threads: Sequence[int]) -> None:
     ):
         if min(values) < 1:
             raise UserError(f"The '--{option}' option must hold numbers of at least 1. Got {min(values)}.")
+    if not 0 < arguments.seconds < float("inf"):
+        raise UserError(f"The '--seconds' option must be above 0. Got {arguments.seconds}.")
+    if not arguments.rows:
+        flags.refuse_set(arguments, {*flags.FORM_OPTIONS, *TaskOptions.__dataclass_fields__}, "--rows")
     for engine in arguments.engines or ():
         if engine == PIPELINE:
             if not arguments.rows:
                 raise UserError("The engine 'pipeline' takes texts, not batches.", hint="Give rows with --rows.")
         else:
             split_engine(engine)
-    for model in arguments.models:
-        existing(model, "folder")
+    packed = [artifacts.is_artifact(existing(model, "folder")) for model in arguments.models]
+    for engine in arguments.engines or ():
+        if engine in WITHOUT_ARTIFACTS and all(packed):
+            raise UserError(f"An artifact does not run on {engine}.", where=arguments.models[0])
     if arguments.rows:
         existing(arguments.rows, "file")
+    if len(set(arguments.models)) < len(arguments.models):
+        raise UserError("A model is named twice.", hint="Name each once.")
 
 
 def _engines(model: str, arguments: argparse.Namespace) -> list[str]:
     """The engines to time a model on: an artifact runs on all but torch and its pipeline."""
     packed = artifacts.is_artifact(model)
     wanted = arguments.engines or [name for name in ("torch", "onnxruntime", "openvino") if name in engines.installed()]
-    fitting = [name for name in wanted if not (packed and name in ("torch", PIPELINE))]
+    fitting = [name for name in wanted if not (packed and name in WITHOUT_ARTIFACTS)]
     if not fitting:
         raise UserError(f"An artifact runs on none of {', '.join(wanted)}.", where=model)
     return fitting
+
+
+def _names(models: Sequence[str]) -> dict[str, str]:
+    """Call models by their folders' names, or by their paths where two folders have one name."""
+    names = [Path(model).resolve().name for model in models]
+    return {model: name if names.count(name) == 1 else model for model, name in zip(models, names, strict=True)}
 
 
 def _batch_cells(arguments: argparse.Namespace, systems: list[System], threads: int) -> list[dict[str, Any]]:
@@ -106,6 +130,9 @@ def _batch_cells(arguments: argparse.Namespace, systems: list[System], threads: 
         for length in arguments.lengths:
             contestants = []
             for system in systems:
+                if system.longest is not None and length > system.longest:
+                    what = f"The '--lengths' option holds {length}, but {system.model} has {system.longest} positions."
+                    raise UserError(what)
                 batch = full_batch(batch_size, length, system.predictor.encoder.vocab_size)
                 contestants.append(Contestant(system.model, system.engine, _runs(system, batch)))
             title = f"batch {batch_size}, length {length}, {_threads(threads)}"
@@ -118,10 +145,10 @@ def _rows_cells(
     arguments: argparse.Namespace,
     open_system: Opener,
     systems: list[System],
-    names: list[tuple[str, str]],
+    pipelines: dict[str, str],
+    rows: Rows,
     threads: int,
 ) -> list[dict[str, Any]]:
-    rows = read(arguments.rows, header=arguments.header)
     columns = flags.columns(flags.take(arguments, DataOptions))
     cells = []
     for batch_size in arguments.batch_sizes:
@@ -129,9 +156,9 @@ def _rows_cells(
         for system in systems:
             examples = system.predictor.task.read(rows, columns, labelled=False)
             contestants.append(Contestant(system.model, system.engine, _answers(system, examples, batch_size)))
-        for model, engine in names:
-            if engine == PIPELINE:
-                contestants.append(_pipeline(model, open_system, rows, columns, batch_size, threads))
+        for model, name in pipelines.items():
+            work = _pipeline(model, open_system, rows, columns, batch_size, threads)
+            contestants.append(Contestant(name, PIPELINE, work))
         title = f"{len(rows)} rows, batch {batch_size}, {_threads(threads)}"
         for cell in _alternate(contestants, arguments, title):
             place = {"batch": batch_size, "length": None, "threads": threads, "rows": len(rows)}
@@ -139,7 +166,9 @@ def _rows_cells(
     return cells
 
 
-def _pipeline(model: str, open_system: Opener, rows: Any, columns: Any, batch_size: int, threads: int) -> Contestant:
+def _pipeline(
+    model: str, open_system: Opener, rows: Rows, columns: Columns, batch_size: int, threads: int
+) -> Callable[[], object]:
     try:
         from ..engines.pipeline import pipeline_work
     except ImportError:
@@ -149,10 +178,9 @@ def _pipeline(model: str, open_system: Opener, rows: Any, columns: Any, batch_si
     task = open_folder(model, open_system.options).task
     examples = task.read(rows, columns, labelled=False)
     inputs = [_plain(example) for example in examples]
-    work = pipeline_work(
+    return pipeline_work(
         Path(model), task.name, inputs, batch_size=batch_size, max_length=task.max_seq_length, threads=threads
     )
-    return Contestant(Path(model).absolute().name, PIPELINE, work)
 
 
 def _plain(example: Any) -> Any:
@@ -180,7 +208,8 @@ def _footprints(systems: list[System], arguments: argparse.Namespace) -> list[di
     found = []
     for system in systems:
         base, precision = split_engine(system.engine)
-        cost = footprint(base, system.source, precision=precision or "fp32", length=arguments.lengths[0])
+        length = min(arguments.lengths[0], system.longest or arguments.lengths[0])
+        cost = footprint(base, system.source, precision=precision or "fp32", length=length)
         size = _size(system.source)
         found.append({"model": system.model, "engine": system.engine, "size_mb": size, **asdict(cost)})
     return found

@@ -25,13 +25,14 @@ class Terminal:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
         )
-        with Progress(*columns, console=Console(stderr=True)) as bar:
+        # Left to itself rich would take over standard output too, and `laconic predict … > FILE` write to the screen.
+        with Progress(*columns, console=Console(stderr=True), redirect_stdout=False) as bar:
             job = bar.add_task(title, total=total, note="")
             yield lambda count=1, note="": bar.update(job, advance=count, note=note)
 
@@ -80,13 +81,14 @@ def table(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> Non
     right = [all(_is_number(row[i]) for row in cells if row[i]) for i in range(len(head))]
     if sys.stdout.isatty():
         from rich.console import Console
+        from rich.markup import escape
         from rich.table import Table
 
-        drawn = Table(title=title, title_justify="left")
+        drawn = Table(title=escape(title), title_justify="left")
         for name, is_right in zip(head, right, strict=True):
-            drawn.add_column(name, justify="right" if is_right else "left")
+            drawn.add_column(escape(name), justify="right" if is_right else "left")
         for row in cells:
-            drawn.add_row(*row)
+            drawn.add_row(*map(escape, row))
         Console().print(drawn)
         return
     widths = [max(_width(text) for text in column) for column in zip(head, *cells, strict=True)]

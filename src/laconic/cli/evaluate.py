@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from ..engines.cpu import cpu
+from ..errors import UserError
 from ..measure.score import Comparison, Score, compare, score
 from ..options import DataOptions, TaskOptions
 from ..systems import SPELLINGS, System, opener
@@ -18,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model_name_or_path", required=True, metavar="DIR", help="model folder or artifact")
     parser.add_argument("--engine", default="auto", help=f"auto, {', '.join(SPELLINGS)}")
     parser.add_argument("--against", metavar="DIR", help="a second model; the drop from it is shown")
-    parser.add_argument("--against_engine", default="auto", metavar="ENGINE", help="the second model's engine")
+    parser.add_argument("--against_engine", metavar="ENGINE", help="the second model's engine (auto)")
     parser.add_argument("--threads", type=int, help="threads (all cores)")
     parser.add_argument("--batch_size", type=int, default=16, help="rows a batch (16)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -29,15 +30,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Score, compare, print."""
     data, options = flags.take(arguments, DataOptions), flags.take(arguments, TaskOptions)
+    if not arguments.against:
+        flags.refuse_set(arguments, {"against_engine"}, "--against")
     shown = console.progress()
     rows = flags.needed_rows(data, "dev")
     with opener(options, shown) as open_system:
         system = open_system(arguments.model_name_or_path, arguments.engine, arguments.threads)
+        other = None
+        if arguments.against:
+            other = open_system(arguments.against, arguments.against_engine or "auto", arguments.threads)
+            _check_alike(system, other)
         examples = system.predictor.task.read(rows, flags.columns(data), labelled=True)
         scored = _score(system, examples, arguments.batch_size, shown)
         comparison = None
-        if arguments.against:
-            other = open_system(arguments.against, arguments.against_engine, arguments.threads)
+        if other is not None:
             reference = _score(other, examples, arguments.batch_size, shown)
             comparison = compare(system.predictor, examples, reference, scored)
     result = as_json(system, scored, comparison)
@@ -46,6 +52,14 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _print(system, scored, comparison)
     return 0
+
+
+def _check_alike(system: System, other: System) -> None:
+    """Answers can be set against each other where both mean the same by a label's number."""
+    ours, theirs = system.predictor.task, other.predictor.task
+    if ours.name != theirs.name or ours.labels != theirs.labels:
+        said = [f"{task.name} ({', '.join(task.labels[:6])})" if task.labels else task.name for task in (ours, theirs)]
+        raise UserError(f"The two models cannot be compared: {said[0]} against {said[1]}.", where=other.model)
 
 
 def as_json(system: System, scored: Score, comparison: Comparison | None) -> dict[str, Any]:

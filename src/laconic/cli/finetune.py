@@ -22,6 +22,7 @@ TRAINING = {
     "learning_rate": (float, "peak learning rate (5e-5)"),
     "weight_decay": (float, "weight decay (0)"),
     "warmup_steps": (float, "steps of warm-up, or a share of all steps below 1 (0)"),
+    "warmup_ratio": (float, "steps of warm-up as a share of all steps (0)"),
     "lr_scheduler_type": (str, "linear, cosine, constant … (linear)"),
     "save_steps": (int, "score and save every so many steps (every epoch)"),
     "logging_steps": (int, "how often the loss is taken (10)"),
@@ -39,7 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("training")
     for name, (kind, help_) in TRAINING.items():
         group.add_argument(f"--{name}", type=kind, help=help_)
-    group.add_argument("--bf16", action="store_true", default=None, help="train in bf16, on CPUs that have it")
+    group.add_argument(
+        "--bf16",
+        type=flags.truth,
+        nargs="?",
+        const=True,
+        metavar="true|false",
+        help="train in bf16, on CPUs that have it",
+    )
     flags.add_options(parser, DataOptions, only=set(DataOptions.__dataclass_fields__) - {"test_file"})
     flags.add_options(parser, TaskOptions)
 

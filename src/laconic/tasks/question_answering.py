@@ -42,13 +42,13 @@ class Answered:
 
 @dataclass(frozen=True)
 class QuestionAnswering:
-    """Extractive answers; long contexts go through in windows that overlap by `doc_stride` pieces."""
+    """Extractive answers; long contexts go through in windows that overlap (`doc_stride`)."""
 
     name: ClassVar[str] = "question_answering"
     outputs: ClassVar[tuple[str, ...]] = ("start_logits", "end_logits")
 
     max_seq_length: int = 384
-    doc_stride: int = 128
+    doc_stride: int | None = None
     n_best_size: int = 20
     max_answer_length: int = 30
     max_query_length: int = 64
@@ -131,7 +131,7 @@ class QuestionAnswering:
             encoding = contexts[example.context]
             ids, offsets = np.array(encoding.ids, np.int64), np.array(encoding.offsets, np.int64).reshape(-1, 2)
             lead = len(frame.ids[0]) + len(head) + len(frame.ids[1])
-            step = room - min(self.doc_stride, room // 2)
+            step = room - self._overlap(room)
             for start in range(0, max(1, len(ids)), step):
                 input_ids, types = frame.around(head, ids[start : start + room])
                 features.append(Feature(index, input_ids, types, (lead, offsets[start : start + room])))
@@ -176,6 +176,13 @@ class QuestionAnswering:
     def agreement(self, answers: Sequence[Answered], others: Sequence[Answered]) -> NDArray[np.float64]:
         """Questions with the same answer string."""
         return np.array([[float(a.text == b.text), 1.0] for a, b in zip(answers, others, strict=True)])
+
+    def _overlap(self, room: int) -> int:
+        """Pieces that two windows share: 128 or half the room; if asked for, up to three quarters of it.
+
+        (An overlap of nearly the whole room would make a window for every piece.)
+        """
+        return min(128, room // 2) if self.doc_stride is None else min(self.doc_stride, room * 3 // 4)
 
     def _candidates(self, feature: Feature, logits: Logits) -> list[tuple[float, int, int]]:
         lead, offsets = feature.alignment

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..data.labels import discover_labels, labels_beside
 from ..data.rows import Rows
 from ..errors import UserError
@@ -31,7 +33,13 @@ def find_labels(rows: Rows, columns: Columns, task: str, problem: str | None) ->
             if isinstance(record.get(column), (list, tuple)):
                 hint = "For several labels a row use --task multi_label_classification."
                 raise rows.error(index, "The label is a list.", hint=hint)
+        rows = rows.map(lambda record: {column: _stripped(record.get(column))}, [column])
     found = discover_labels(rows, column, None if tags else labels_beside(rows.source))
     if len(found) < 2 and problem != MULTI:
         raise UserError(f"All rows have the same label, '{found[0]}': nothing can be learnt.", where=rows.source)
     return found
+
+
+def _stripped(label: Any) -> Any:
+    """Blanks around a label are not part of it, as for the task that reads it."""
+    return label.strip() if isinstance(label, str) else label

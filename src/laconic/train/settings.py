@@ -1,0 +1,79 @@
+"""Options of transformers' TrainingArguments: which are taken, and between which bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import UserError
+
+DECIDED = {
+    "eval_strategy": "Rows are scored whenever a checkpoint is saved: see --save_strategy.",
+    "load_best_model_at_end": "The best checkpoint is always kept.",
+    "metric_for_best_model": "Use --metric.",
+    "greater_is_better": "The metric says so itself: see --metric.",
+    "save_total_limit": "The best and the last checkpoint are kept until the end.",
+    "save_only_model": "A run that was killed needs the rest to go on.",
+    "resume_from_checkpoint": "A run that was killed goes on by itself when it is started again.",
+    "disable_tqdm": "Progress is shown in its own way.",
+    "remove_unused_columns": "Columns are named with --text_column and the like.",
+    "do_train": "It always trains.",
+    "do_eval": "It always scores the eval rows.",
+    "do_predict": "Use laconic predict.",
+    "push_to_hub": "Nothing leaves this machine.",
+}
+"""Options that fine-tuning decides for itself, with what to tell who sets one."""
+WITHOUT_EFFECT = {
+    "prediction_loss_only", "eval_do_concat_batches", "eval_use_gather_object", "eval_accumulation_steps",
+    "include_for_metrics", "batch_eval_metrics", "bf16_full_eval", "fp16_full_eval", "label_names",
+    "length_column_name", "train_sampling_strategy", "hub_token", "hub_private_repo", "hub_model_id", "hub_strategy",
+    "hub_always_push", "hub_revision",
+}  # fmt: skip
+"""Options of parts of the trainer that are not used here."""
+AT_LEAST_ONE = (
+    "per_device_train_batch_size",
+    "per_device_eval_batch_size",
+    "gradient_accumulation_steps",
+    "logging_steps",
+    "save_steps",
+)
+ABOVE_ZERO = ("num_train_epochs", "learning_rate")
+NOT_NEGATIVE = ("seed", "data_seed", "weight_decay", "warmup_steps", "warmup_ratio", "max_grad_norm")
+MAX_SEED = 2**32 - 1
+
+
+def checked(training: Mapping[str, Any]) -> dict[str, Any]:
+    """Refuse what would have no effect or cannot be; translate the older names `warmup_ratio` and optim `adamw`.
+
+    >>> checked({"warmup_ratio": 0.1, "optim": "adamw"})
+    {'optim': 'adamw_torch', 'warmup_steps': 0.1}
+    """
+    settings = dict(training)
+    for name, value in settings.items():
+        if name in DECIDED or name in WITHOUT_EFFECT:
+            raise UserError(f"The '--{name}' option has no effect here.", hint=DECIDED.get(name, "Leave it out."))
+        if isinstance(value, (int, float)):
+            _check(name, value)
+    if settings.get("max_steps") == 0:
+        raise UserError("The '--max_steps' option must be at least 1. Got 0.")
+    if settings.get("optim") == "adamw":
+        settings["optim"] = "adamw_torch"
+    if (ratio := settings.pop("warmup_ratio", None)) is not None:
+        if "warmup_steps" in settings or ratio >= 1:
+            raise UserError("The '--warmup_ratio' option is a share below 1, without --warmup_steps.")
+        settings["warmup_steps"] = ratio
+    return settings
+
+
+def _check(name: str, value: float) -> None:
+    if not math.isfinite(value):
+        raise UserError(f"The '--{name}' option must be a number. Got {value}.")
+    if name in AT_LEAST_ONE and value < 1:
+        raise UserError(f"The '--{name}' option must be at least 1. Got {value}.")
+    if name in ABOVE_ZERO and value <= 0:
+        raise UserError(f"The '--{name}' option must be above 0. Got {value}.")
+    if name in NOT_NEGATIVE and value < 0:
+        raise UserError(f"The '--{name}' option must not be negative. Got {value}.")
+    if name in ("seed", "data_seed") and value > MAX_SEED:
+        raise UserError(f"The '--{name}' option must be at most {MAX_SEED}. Got {value}.")

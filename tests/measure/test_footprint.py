@@ -1,0 +1,41 @@
+"""What loading costs, measured in a process of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from laconic.errors import Failure
+from laconic.measure.footprint import footprint
+
+pytestmark = pytest.mark.slow
+
+
+def test_footprint_of_a_graph_is_plausible(artifact_folder):
+    found = footprint("onnxruntime", artifact_folder() / "onnx/model.onnx", length=64)
+    assert 0 < found.load_seconds < 20
+    assert 20 < found.memory_mb <= found.peak_memory_mb * 1.01 < 2000
+
+
+def test_footprint_of_a_model_folder_on_torch_is_larger(artifact_folder, model_folder):
+    graph = footprint("onnxruntime", artifact_folder() / "onnx/model.onnx", length=64)
+    folder = footprint("torch", model_folder(), length=64)
+    assert folder.memory_mb > graph.memory_mb
+
+
+@pytest.mark.parametrize(
+    ("engine", "name", "message"),
+    [
+        ("onnxruntime", "absent.onnx", r"footprint of onnxruntime failed: .*absent.onnx: There is no such ONNX file"),
+        ("onnxruntme", "model.onnx", r"There is no engine 'onnxruntme'. Did you mean 'onnxruntime'"),
+    ],
+)
+def test_failure_says_why_in_one_line(tmp_path, engine, name, message):
+    with pytest.raises(Failure, match=message) as caught:
+        footprint(engine, tmp_path / name)
+    assert "\n" not in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+
+
+def test_length_that_the_model_cannot_take_is_a_failure(artifact_folder):
+    with pytest.raises(Failure, match="footprint of onnxruntime failed"):
+        footprint("onnxruntime", artifact_folder() / "onnx/model.onnx", length=4096)

@@ -1,0 +1,108 @@
+"""An artifact answers in a process that has neither torch nor transformers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from laconic import runtime
+from models import HEADS, SENTENCES
+
+ABSENT = {"torch", "transformers", "datasets", "onnx", "safetensors", "accelerate"}
+BLOCKED = f"""
+import sys
+
+class Without:
+    def __init__(self, finder):
+        self.finder = finder
+
+    def find_spec(self, name, path=None, target=None):
+        return None if name.split(".")[0] in {ABSENT} else self.finder.find_spec(name, path, target)
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+sys.meta_path[:] = map(Without, sys.meta_path)
+"""
+LIGHT = (
+    "artifact", "card", "folder", "measure.benchmark", "measure.footprint", "measure.score", "probe", "runtime",
+    "systems", "tasks", "whole",
+)  # fmt: skip
+CONTEXT = " ".join(SENTENCES)
+INPUTS = dict(zip(HEADS, (list(SENTENCES), [*SENTENCES, CONTEXT], [["who is the fox?", CONTEXT]]), strict=True))
+
+
+def in_blocked_process(code, *arguments):
+    done = subprocess.run(
+        [sys.executable, "-c", BLOCKED + code, *map(str, arguments)], capture_output=True, text=True, encoding="utf-8"
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_modules_import_without_them():
+    in_blocked_process("import " + ", ".join(f"laconic.{module}" for module in LIGHT))
+
+
+def test_the_process_really_is_without_them():
+    in_blocked_process(f"""
+for name in {sorted(ABSENT)}:
+    try:
+        __import__(name)
+    except ModuleNotFoundError:
+        continue
+    raise SystemExit(name)
+""")
+
+
+@pytest.mark.slow
+def test_all_tasks_answer_without_them(artifact_folder):
+    code = """
+import json
+from laconic import runtime
+inputs = json.loads(sys.argv[1])
+answers = {}
+for head, folder in zip(inputs, sys.argv[2:]):
+    for engine in ("auto", "openvino"):
+        asked = [tuple(item) if head == "QuestionAnswering" else item for item in inputs[head]]
+        answers[f"{head} {engine}"] = [a.as_json() for a in runtime.load(folder, engine, 1).predict(asked)]
+print(json.dumps(answers))
+"""
+    said = json.loads(in_blocked_process(code, json.dumps(INPUTS), *(artifact_folder(head) for head in HEADS)))
+    for head in HEADS:
+        for engine in ("auto", "openvino"):
+            here = runtime.load(artifact_folder(head), engine, 1).predict(
+                [tuple(item) if head == HEADS[2] else item for item in INPUTS[head]]
+            )
+            assert said[f"{head} {engine}"] == [answer.as_json() for answer in here]
+
+
+@pytest.mark.slow
+def test_opener_scores_an_artifact_without_them(artifact_folder):
+    code = """
+from laconic.measure.score import score
+from laconic.options import TaskOptions
+from laconic.systems import opener
+from laconic.tasks.sequence_classification import TextExample
+with opener(TaskOptions(max_seq_length=20, metric="macro_f1")) as open_system:
+    predictor = open_system(sys.argv[1]).predictor
+print(score(predictor, [TextExample("the fox", None, i % 3) for i in range(6)]).metric)
+"""
+    assert in_blocked_process(code, artifact_folder()).split() == ["macro_f1"]
+
+
+def test_model_folder_says_what_to_install(model_folder):
+    code = """
+from laconic.errors import UserError
+from laconic.folder import open_folder
+try:
+    open_folder(sys.argv[1])
+except UserError as error:
+    print(error)
+"""
+    said = in_blocked_process(code, model_folder())
+    assert "'transformers' is not installed" in said
+    assert "pip install 'laconic[compress]'" in said

@@ -1,0 +1,281 @@
+"""The folder that is read is the folder that was written, or it is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from laconic import artifact as artifacts
+from laconic import runtime
+from laconic.artifact import FORMAT_VERSION, MANIFEST, Graph, Manifest, read, seal
+from laconic.errors import UserError
+from laconic.tasks import SequenceClassification, from_json, to_json
+
+GRAPH = "onnx/model.onnx"
+SHARED = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "artifact"
+    (folder / "onnx").mkdir(parents=True)
+    (folder / GRAPH).write_bytes(b"a graph")
+    (folder / "tokenizer.json").write_text("{}")
+    seal(folder, manifest())
+    return folder
+
+
+def manifest() -> Manifest:
+    return Manifest(
+        task=to_json(SequenceClassification(("bad", "好"))),
+        model_type="bert",
+        inputs=("input_ids", "attention_mask"),
+        input_dtype="int64",
+        pad_token_id=0,
+        graphs=(Graph(GRAPH, ("onnxruntime", "openvino"), "fp32"),),
+        score={"metric": "accuracy", "value": 0.5, "interval": [0.4, 0.6], "rows": 3, "on": "rows", "engine": "x"},
+        parents=("bert-base",),
+        laconic_version="1",
+    )
+
+
+def content(folder: Path) -> dict:
+    return json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+
+
+def rewrite(folder: Path, **changes) -> None:
+    (folder / MANIFEST).write_text(json.dumps({**content(folder), **changes}), encoding="utf-8")
+
+
+def test_manifest_comes_back_as_it_was_written(folder):
+    opened = read(folder)
+    expected = manifest()
+    assert {**opened.manifest.__dict__, "files": {}} == expected.__dict__
+    assert set(opened.manifest.files) == {GRAPH, "tokenizer.json"}
+    assert opened.manifest.files[GRAPH] == artifacts.sha256(folder / GRAPH)
+    assert opened.path(GRAPH) == folder / GRAPH
+    assert from_json(opened.manifest.task) == SequenceClassification(("bad", "好"))
+    assert artifacts.is_artifact(folder)
+
+
+def test_digest_is_sha256_of_the_whole_file(tmp_path):
+    import hashlib
+
+    data = os.urandom(3_000_001)
+    (tmp_path / "big").write_bytes(data)
+    assert artifacts.sha256(tmp_path / "big") == hashlib.sha256(data).hexdigest()
+
+
+@pytest.mark.parametrize("name", [GRAPH, "tokenizer.json"])
+def test_changed_byte_is_noticed(folder, name):
+    data = bytearray((folder / name).read_bytes())
+    data[-1] ^= 1
+    (folder / name).write_bytes(data)
+    with pytest.raises(UserError, match=f"file '{name}' has changed"):
+        read(folder)
+    assert read(folder, verify=False).folder == folder
+
+
+@pytest.mark.parametrize("name", [GRAPH, "tokenizer.json"])
+def test_missing_file_is_named(folder, name):
+    (folder / name).unlink()
+    with pytest.raises(UserError, match=f"file '{name}' is missing"):
+        read(folder)
+
+
+def test_file_that_became_a_folder_is_missing(folder):
+    (folder / GRAPH).unlink()
+    (folder / GRAPH).mkdir()
+    with pytest.raises(UserError, match="is missing"):
+        read(folder)
+
+
+def test_absent_folder_file_and_foreign_folder_are_told_apart(tmp_path):
+    with pytest.raises(UserError, match="no such folder"):
+        read(tmp_path / "absent")
+    with pytest.raises(UserError, match="not a Laconic artifact"):
+        read(tmp_path)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UserError, match="not a Laconic artifact"):
+        read(tmp_path / "file")
+
+
+@pytest.mark.parametrize("version", [FORMAT_VERSION + 1, 0, 99])
+def test_other_format_version_is_refused(folder, version):
+    # A newer format may hold keys that are unknown here: the version must be what is complained of.
+    rewrite(folder, format_version=version, something_new={})
+    with pytest.raises(UserError, match=f"format version {version}; this laconic reads version {FORMAT_VERSION}"):
+        read(folder)
+
+
+@pytest.mark.parametrize("version", [None, "1", True, [], 1.5])
+def test_version_that_is_none_is_refused(folder, version):
+    rewrite(folder, format_version=version)
+    with pytest.raises(UserError, match="format"):
+        read(folder)
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/hostname", "a/../../x", "..", "..\\x", "C:\\x", "onnx/../../x"])
+@pytest.mark.parametrize("listed", ["files", "graphs"])
+def test_path_that_leaves_the_folder_is_refused(folder, name, listed):
+    (folder.parent / "x").write_text("secret")
+    if listed == "files":
+        rewrite(folder, files={**content(folder)["files"], name: artifacts.sha256(folder.parent / "x")})
+    else:
+        rewrite(folder, graphs=[{**content(folder)["graphs"][0], "path": name}])
+    with pytest.raises(UserError, match="names a path outside of the folder"):
+        read(folder)
+
+
+@pytest.mark.parametrize("link", ["file", "folder"])
+def test_link_that_leaves_the_folder_is_refused(folder, link):
+    outside = folder.parent / "outside"
+    outside.mkdir()
+    (outside / "model.onnx").write_bytes(b"a graph")
+    (folder / GRAPH).unlink()
+    if link == "file":
+        (folder / GRAPH).symlink_to(outside / "model.onnx")
+    else:
+        (folder / "onnx").rmdir()
+        (folder / "onnx").symlink_to(outside)
+    with pytest.raises(UserError, match="outside of the folder"):
+        read(folder)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "x" * 5000, "\ud800", "", "."])
+def test_name_that_is_no_file_name_is_refused(folder, name):
+    rewrite(folder, files={**content(folder)["files"], name: "0"})
+    with pytest.raises(UserError):
+        read(folder)
+
+
+def test_link_to_itself_is_refused(folder):
+    (folder / GRAPH).unlink()
+    (folder / GRAPH).symlink_to(folder / GRAPH)
+    with pytest.raises(UserError):
+        read(folder)
+
+
+def test_artifact_may_itself_be_reached_through_a_link(folder, tmp_path):
+    (tmp_path / "link").symlink_to(folder)
+    assert read(tmp_path / "link").manifest == read(folder).manifest
+
+
+def test_graph_without_checksum_is_refused(folder):
+    files = content(folder)["files"]
+    del files[GRAPH]
+    rewrite(folder, files=files)
+    with pytest.raises(UserError, match="has no checksum"):
+        read(folder)
+
+
+def test_file_that_the_manifest_does_not_list_is_not_given(folder):
+    (folder / "added.json").write_text("{}")
+    with pytest.raises(UserError, match=r"does not list the file 'added.json'"):
+        read(folder).path("added.json")
+
+
+def test_tokenizer_that_the_manifest_does_not_list_is_not_used(folder):
+    files = content(folder)["files"]
+    del files["tokenizer.json"]
+    rewrite(folder, files=files)
+    with pytest.raises(UserError, match=r"does not list the file 'tokenizer.json'"):
+        runtime.open_encoder(read(folder))
+
+
+def test_unknown_entry_is_refused_with_the_nearest(folder):
+    rewrite(folder, stratgy="ptq")
+    with pytest.raises(UserError, match=r"no entry 'stratgy'. Did you mean 'strategy'"):
+        read(folder)
+
+
+def test_every_truncation_is_refused(folder):
+    whole = (folder / MANIFEST).read_bytes().rstrip()
+    for length in range(len(whole)):
+        (folder / MANIFEST).write_bytes(whole[:length])
+        with pytest.raises(UserError):
+            read(folder)
+
+
+def usable(folder):
+    """Read and use all that a manifest says; a mistake in it may only show as a UserError."""
+    opened = read(folder)
+    task = from_json(opened.manifest.task)
+    assert task.metrics[task.metric]
+    runtime.choose(opened)
+    assert all(isinstance(name, str) for name in opened.manifest.inputs)
+
+
+def try_to_use(folder, text: bytes):
+    before = (folder / MANIFEST).read_bytes()
+    (folder / MANIFEST).write_bytes(text)
+    try:
+        with contextlib.suppress(UserError):
+            usable(folder)
+    finally:
+        (folder / MANIFEST).write_bytes(before)
+
+
+@SHARED
+@given(place=st.integers(0, 10_000), removed=st.integers(0, 3), added=st.binary(max_size=3))
+def test_changed_bytes_of_the_manifest_never_end_in_a_traceback(folder, place, removed, added):
+    whole = (folder / MANIFEST).read_bytes()
+    place %= len(whole)
+    try_to_use(folder, whole[:place] + added + whole[place + removed :])
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def places(value, path=()):
+    yield path
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in inner:
+        yield from places(part, (*path, key))
+
+
+@SHARED
+@given(data=st.data())
+def test_changed_values_of_the_manifest_never_end_in_a_traceback(folder, data):
+    changed = copy.deepcopy(content(folder))
+    *path, last = data.draw(st.sampled_from([path for path in places(changed) if path]))
+    holder = changed
+    for key in path:
+        holder = holder[key]
+    if isinstance(holder, dict) and data.draw(st.booleans()):
+        del holder[last]
+    else:
+        holder[last] = data.draw(VALUES)
+    try_to_use(folder, json.dumps(changed).encode())
+
+
+@given(VALUES)
+@SHARED
+def test_any_json_in_place_of_the_manifest_is_refused(folder, value):
+    (folder / MANIFEST).write_text(json.dumps(value), encoding="utf-8")
+    with pytest.raises(UserError):
+        read(folder)
+
+
+def test_manifest_of_endless_depth_is_refused(folder):
+    (folder / MANIFEST).write_text("[" * 200_000)
+    with pytest.raises(UserError, match="damaged"):
+        read(folder)
+
+
+def test_sealing_twice_gives_the_same_bytes(folder):
+    before = (folder / MANIFEST).read_bytes()
+    seal(folder, manifest())
+    assert (folder / MANIFEST).read_bytes() == before
+    assert "好" in before.decode()
