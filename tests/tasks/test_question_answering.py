@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from laconic.data.rows import Rows
 from laconic.errors import UserError
 from laconic.tasks import Columns, QuestionAnswering, from_json, to_json
+from laconic.tasks.question_answering import Answered
 from models import FAMILIES, SENTENCES
 
 TASK = QuestionAnswering(max_seq_length=32, doc_stride=8, n_best_size=10_000, max_answer_length=6)
@@ -193,7 +194,7 @@ def test_several_golds_are_read_and_the_best_scores():
     examples = read(record([{"text": "Paris", "start": 7}, {"text": "Paris and Paris", "start": 7}]))
     assert examples[0].gold == (("Paris", 7), ("Paris and Paris", 7))
     for text, expected in (("Paris", 1.0), ("Paris and Paris", 1.0), ("and Paris", 2 * 2 / (2 + 3)), ("Rome", 0.0)):
-        answer = [type("Said", (), {"text": text})()]
+        answer = [Answered(text, 0, 0, 1.0)]
         statistics = TASK.statistics("f1", examples, answer)
         assert TASK.metrics["f1"].value(statistics.sum(axis=0)) == pytest.approx(expected)
 
@@ -258,7 +259,7 @@ def test_gold_without_a_place_scores_but_is_no_target(encoder_of):
     lead, offsets = features[0].alignment
     assert tuple(offsets[target["start_positions"] - lead]) == (7, 12)
     assert TASK.targets(examples[1], features[1]) == {"start_positions": 0, "end_positions": 0}
-    said = [type("Said", (), {"text": text})() for text in ("the Paris", "Rome")]
+    said = [Answered(text, 0, 0, 1.0) for text in ("the Paris", "Rome")]
     assert TASK.metrics["em"].value(TASK.statistics("em", examples, said).sum(axis=0)) == 1.0
 
 
@@ -270,7 +271,7 @@ def test_question_without_answer_targets_the_first_token(encoder_of):
 
 def test_language_of_the_golds_chooses_the_rule():
     examples = read(record([{"text": "北京市", "start": -1}]))
-    answer = [type("Said", (), {"text": "北京"})()]
+    answer = [Answered("北京", 0, 0, 1.0)]
     f1 = TASK.metrics["f1"]
     assert f1.value(TASK.statistics("f1", examples, answer).sum(axis=0)) == pytest.approx(2 * 2 / 5)
     english = dataclasses.replace(TASK, answer_language="en")

@@ -45,22 +45,24 @@ def _measure(engine: str, source: str, precision: str, threads: int, batch: int,
     loaded = engines.load(engine, source, threads=threads, precision=precision)
     seconds = time.perf_counter() - started
     loaded.run(full_batch(batch, length, 100))
-    return Footprint(seconds, _resident(), _peak())
+    return Footprint(seconds, *_memory())
 
 
-def _resident() -> float:
+def _memory() -> tuple[float, float]:
+    """Resident memory of this process now and at its peak, in MB.
+
+    Linux keeps the parent's peak in `ru_maxrss` over fork and exec, so that its own status file is asked.
+    """
     status = Path("/proc/self/status")
-    if not status.is_file():
-        return _peak()
-    line = next(line for line in status.read_text().splitlines() if line.startswith("VmRSS"))
-    return int(line.split()[1]) * 1024 / 1e6
-
-
-def _peak() -> float:
+    if status.is_file():
+        lines = dict(line.split(":", 1) for line in status.read_text().splitlines() if line.startswith("Vm"))
+        now, peak = (int(lines[name].split()[0]) * 1024 / 1e6 for name in ("VmRSS", "VmHWM"))
+        return now, peak
     import resource
 
     unit = 1 if sys.platform == "darwin" else 1024  # the field is in bytes there, in KiB elsewhere
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+    return peak, peak
 
 
 def main(arguments: list[str]) -> None:

@@ -165,7 +165,8 @@ def _steps(arguments: TrainingArguments, rows: int) -> int:
     if arguments.max_steps > 0:
         return int(arguments.max_steps)
     batches = -(-rows // arguments.per_device_train_batch_size)
-    return int(math.ceil(-(-batches // arguments.gradient_accumulation_steps) * arguments.num_train_epochs))
+    epochs: float = arguments.num_train_epochs
+    return math.ceil(-(-batches // arguments.gradient_accumulation_steps) * epochs)
 
 
 def _trainer(**parts: Any) -> TaskTrainer:
