@@ -77,7 +77,8 @@ def test_named_columns_win():
     assert (example.words, example.gold) == (("Ada",), ("B-PER",))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+# transformers' own takes no word lists with the other two (`add_prefix_space`); see test_encoder for them
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"roberta", "modernbert"}))
 def test_places_equal_transformers_first_pieces(encoder_of, transformers_tokenizer, family):
     words = ["The", "Zanzibar-fox", "", "北京", "saw", "U.S."]
     (feature,) = TASK.features(TASK.examples([words]), encoder_of(family))

@@ -47,6 +47,7 @@ class Encoder:
         self._plain.no_truncation()
         self._plain.no_padding()
         self._cut = Tokenizer.from_str(self._plain.to_str())
+        self._words = Tokenizer.from_str(_with_blank_before_words(self._plain.to_str()))
         self.pad_id = pad_id
         self.vocab_size = int(self._plain.get_vocab_size(with_added_tokens=True))
         self.single = self._frame("a")
@@ -88,7 +89,7 @@ class Encoder:
     def words(self, sentences: Sequence[Sequence[str]]) -> list[Encoding]:
         """Encode sentences that are split into words, without special tokens."""
         inputs = [list(words) for words in sentences]
-        return list(self._plain.encode_batch(inputs, is_pretokenized=True, add_special_tokens=False))
+        return list(self._words.encode_batch(inputs, is_pretokenized=True, add_special_tokens=False))
 
     def _frame(self, text: str, pair: str | None = None) -> Frame:
         encoding = self._plain.encode(text, pair)
@@ -105,3 +106,16 @@ class Encoder:
                 parts.append([])
                 kinds += [kind, kind]
         return Frame(tuple(np.array(part, np.int64) for part in parts), tuple(kinds))
+
+
+def _with_blank_before_words(tokenizer: str) -> str:
+    """Let a byte-level tokenizer see the blank before each word of a list, as it does within a text.
+
+    RoBERTa's and ModernBERT's are saved without (`add_prefix_space`), and take every word of a list for a word's end.
+    """
+    content = json.loads(tokenizer)
+    outer = content.get("pre_tokenizer") or {}
+    for part in (outer, *outer.get("pretokenizers", ())):
+        if part.get("type") == "ByteLevel":
+            part["add_prefix_space"] = True
+    return json.dumps(content, ensure_ascii=False)
