@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from laconic.data.rows import Rows
 from laconic.errors import UserError
 from laconic.tasks import Columns, TokenClassification, from_json, to_json
-from laconic.tasks.token_classification import _windows, word_spans
+from laconic.tasks.words import windows, word_spans
 from models import FAMILIES, SENTENCES
 
 LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
@@ -94,21 +94,21 @@ def test_places_equal_transformers_first_pieces(encoder_of, transformers_tokeniz
 @given(sizes=st.lists(st.integers(1, 12), max_size=60), room=st.integers(1, 30))
 def test_windows_fit_and_answer_for_every_word_once(sizes, room):
     sizes = np.minimum(np.array(sizes, np.int64), room)
-    windows = _windows(sizes, room)
+    cut = windows(sizes, room)
     answered = []
-    for first, last, answers_from, answers_to in windows:
+    for first, last, answers_from, answers_to in cut:
         assert sizes[first:last].sum() <= room
         assert first <= answers_from <= answers_to <= last
         answered += range(answers_from, answers_to)
     assert answered == list(range(len(sizes)))
-    assert len({window[0] for window in windows}) == len(windows)
+    assert len({window[0] for window in cut}) == len(cut)
 
 
 @given(sizes=st.lists(st.integers(1, 4), min_size=40, max_size=80))
 def test_words_inside_have_context_on_both_sides(sizes):
     """A quarter of overlap, halved: no word away from the sentence's ends answers at its window's edge."""
     sizes, room = np.array(sizes, np.int64), 32
-    for first, last, answers_from, answers_to in _windows(sizes, room):
+    for first, last, answers_from, answers_to in windows(sizes, room):
         if first > 0:
             assert answers_from - first >= 1
         if last < len(sizes):

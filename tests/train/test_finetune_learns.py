@@ -10,9 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from learnable import (
-    LEARN, LENGTH, asked, conll, jsonl, number, pair, several, single, split, squad, tagged, tiny, tsv,
-)  # fmt: skip
 from scipy.stats import pearsonr
 from seqeval.metrics import f1_score as entity_f1
 from sklearn.metrics import accuracy_score, f1_score
@@ -27,6 +24,22 @@ from laconic.cli import main
 from laconic.data import read
 from laconic.options import TaskOptions
 from laconic.train.finetune import Finetuned, finetune
+from learnable import (
+    LEARN,
+    LENGTH,
+    asked,
+    conll,
+    jsonl,
+    number,
+    pair,
+    several,
+    single,
+    split,
+    squad,
+    tagged,
+    tiny,
+    tsv,
+)  # fmt: skip
 
 
 def train(

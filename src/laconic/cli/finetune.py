@@ -23,6 +23,7 @@ TRAINING = {
     "weight_decay": (float, "weight decay (0)"),
     "warmup_steps": (float, "steps of warm-up, or a share of all steps below 1 (0)"),
     "warmup_ratio": (float, "steps of warm-up as a share of all steps (0)"),
+    "optim": (str, "adamw, sgd, adafactor … (adamw)"),
     "lr_scheduler_type": (str, "linear, cosine, constant … (linear)"),
     "save_steps": (int, "score and save every so many steps (every epoch)"),
     "logging_steps": (int, "how often the loss is taken (10)"),

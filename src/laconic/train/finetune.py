@@ -29,7 +29,7 @@ from ..artifact import sha256
 from ..data.rows import Rows
 from ..engines.cpu import cpu
 from ..engines.torch import check_finite, input_names
-from ..errors import UserError
+from ..errors import Failure, UserError
 from ..measure.score import Score, score
 from ..options import KINDS, TaskOptions
 from ..progress import SILENT, Progress
@@ -37,6 +37,7 @@ from ..tasks import Columns, Encoder, Task
 from ..tasks.sequence_classification import PRIMARY
 from ..whole import check_destination, whole_folder
 from .batches import Collator, FeatureDataset
+from .disk import as_os_errors
 from .isolated import isolated
 from .labels import find_labels
 from .settings import checked
@@ -108,12 +109,16 @@ def finetune(
             )
             with progress.track("fine-tune", _steps(arguments, len(dataset))) as advance:
                 trainer.add_callback(ShowProgress(advance, task.metric))
-                trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+                with as_os_errors():
+                    trainer.train(resume_from_checkpoint=str(resume) if resume else None)
             check_finite(model, "the trained model")
             final = _score(trainer, task, encoder, eval_examples)
         except UserError:  # a rerun would only come to the same end
             shutil.rmtree(work, ignore_errors=True)
             raise
+        except OSError as error:
+            hint = "Make room and run it again: it goes on from its last checkpoint."
+            raise Failure(f"Writing failed: {error.strerror or error}.", where=str(work), hint=hint) from error
         _write(model, model_name_or_path, task, final, mark, Path(output_dir), overwrite)
     shutil.rmtree(work, ignore_errors=True)
     return Finetuned(Path(output_dir), task, final, trainer.state.global_step)
@@ -165,8 +170,8 @@ def _steps(arguments: TrainingArguments, rows: int) -> int:
     if arguments.max_steps > 0:
         return int(arguments.max_steps)
     batches = -(-rows // arguments.per_device_train_batch_size)
-    epochs: float = arguments.num_train_epochs
-    return math.ceil(-(-batches // arguments.gradient_accumulation_steps) * epochs)
+    steps: int = math.ceil(-(-batches // arguments.gradient_accumulation_steps) * arguments.num_train_epochs)
+    return steps
 
 
 def _trainer(**parts: Any) -> TaskTrainer:
@@ -259,7 +264,8 @@ def _write(
     model: PreTrainedModel, source: str | Path, task: Task, final: Score, mark: str, output: Path, overwrite: bool
 ) -> None:
     with whole_folder(output, overwrite=overwrite) as scratch:
-        model.save_pretrained(scratch)
+        with as_os_errors():
+            model.save_pretrained(scratch)
         AutoTokenizer.from_pretrained(str(source), local_files_only=True).save_pretrained(scratch)
         files = sorted(path.name for path in scratch.iterdir())
         notes = {

@@ -47,7 +47,7 @@ def checked(training: Mapping[str, Any]) -> dict[str, Any]:
     """Refuse what would have no effect or cannot be; translate the older names `warmup_ratio` and optim `adamw`.
 
     >>> checked({"warmup_ratio": 0.1, "optim": "adamw"})
-    {'optim': 'adamw_torch', 'warmup_steps': 0.1}
+    {'warmup_steps': 0.1}
     """
     settings = dict(training)
     for name, value in settings.items():
@@ -58,7 +58,7 @@ def checked(training: Mapping[str, Any]) -> dict[str, Any]:
     if settings.get("max_steps") == 0:
         raise UserError("The '--max_steps' option must be at least 1. Got 0.")
     if settings.get("optim") == "adamw":
-        settings["optim"] = "adamw_torch"
+        del settings["optim"]  # the trainer's own choice is the fastest form of it
     if (ratio := settings.pop("warmup_ratio", None)) is not None:
         if "warmup_steps" in settings or ratio >= 1:
             raise UserError("The '--warmup_ratio' option is a share below 1, without --warmup_steps.")

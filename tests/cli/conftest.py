@@ -1,0 +1,46 @@
+"""The command in this process, and small files for it."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from commands import Laconic, Ran
+from laconic.cli import main
+from learnable import asked, conll, rows, single, squad, tagged, tsv
+
+
+@pytest.fixture
+def laconic(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Laconic:
+    """Run a command in this process: its exit code, standard output and standard error."""
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")  # a benchmark sets it; it is put back
+
+    def run(*words: str | Path, stdin: str | bytes | None = None) -> Ran:
+        if stdin is not None:
+            raw = stdin.encode() if isinstance(stdin, str) else stdin
+            monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8"))
+        capsys.readouterr()
+        try:
+            code = main([str(word) for word in words])
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        caught = capsys.readouterr()
+        return Ran(code, caught.out, caught.err)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Rows for the models of `model_folder`, one file a task."""
+    folder = tmp_path_factory.mktemp("rows")
+    texts = rows(single, 30)
+    places = [{**row, "tags": [tag.replace("S-", "B-").replace("E-", "I-") for tag in row["tags"]]}
+              for row in rows(tagged("BIOES"), 20)]  # fmt: skip
+    return {
+        "text": tsv(folder / "text.tsv", texts),
+        "words": conll(folder / "words.conll", places),
+        "question": squad(folder / "question.json", rows(asked, 10)),
+    }

@@ -1,0 +1,180 @@
+"""What holds for all commands: help, spelling, exit codes, one JSON object."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from commands import Laconic
+from laconic import __version__
+from laconic.cli import COMMANDS, main
+
+HEAVY = ("torch", "transformers", "openvino", "onnxruntime", "rich", "datasets")
+
+
+def subprocess_of(code: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=120)
+
+
+def imported(*words: str) -> set[str]:
+    """Which of the heavy packages a command imports."""
+    code = (
+        "import sys\nfrom laconic.cli import main\n"
+        "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+        "sys.stderr.write(' '.join(sys.modules))\n"
+    )
+    return {name for name in subprocess_of(code, *words).stderr.split() if name in HEAVY}
+
+
+def test_help_names_every_command(laconic: Laconic) -> None:
+    for words in ([], ["--help"], ["-h"]):
+        shown = laconic(*words)
+        assert shown.code == 0
+        assert all(f"  {name} " in shown.out for name in COMMANDS)
+
+
+def test_version_is_printed(laconic: Laconic) -> None:
+    assert laconic("--version").out == f"laconic {__version__}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_every_command_lists_its_options(command: str, laconic: Laconic) -> None:
+    shown = laconic(command, "--help")
+    assert shown.code == 0
+    assert f"usage: laconic {command}" in shown.out
+    assert "--json" in shown.out
+    assert "--debug" in shown.out
+
+
+def test_help_is_instant_and_imports_nothing_heavy() -> None:
+    took = []
+    for _ in range(3):
+        started = time.perf_counter()
+        done = subprocess.run([sys.executable, "-m", "laconic", "--help"], capture_output=True, timeout=60)
+        took.append(time.perf_counter() - started)
+        assert done.returncode == 0
+    assert min(took) < 0.5
+    assert imported("--help") == set()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_imports_neither_torch_nor_transformers(command: str) -> None:
+    assert imported(command, "--help") & {"torch", "transformers", "openvino", "datasets"} == set()
+
+
+def test_command_that_is_not_there_names_the_nearest(laconic: Laconic) -> None:
+    shown = laconic("evalute")
+    assert (shown.code, shown.err) == (2, "laconic: There is no command 'evalute'. Did you mean 'evaluate'?\n")
+
+
+@pytest.mark.parametrize("word", ["--enginee=torch", "--enginee"])
+def test_option_that_is_not_there_names_the_nearest(word: str, laconic: Laconic) -> None:
+    shown = laconic("evaluate", "--model_name_or_path", "x", word)
+    assert shown.code == 2
+    assert shown.err == "laconic: There is no option '--enginee'. Did you mean '--engine'?\n"
+
+
+def test_option_that_is_needed_is_named(laconic: Laconic) -> None:
+    shown = laconic("export", "--output_dir", "x")
+    assert (shown.code, shown.out) == (2, "")
+    assert shown.err.startswith("laconic: The following arguments are required: --model_name_or_path.")
+    assert shown.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--model-name-or-path", "no-such", "--eval-file", "no-such.tsv"],
+     ["--model-name-or-path=no-such", "--eval-file=no-such.tsv"]],
+    ids=["blank", "equals"],
+)  # fmt: skip
+def test_options_may_be_written_with_hyphens(words: list[str], laconic: Laconic) -> None:
+    shown = laconic("evaluate", *words)
+    assert (shown.code, shown.err) == (2, "laconic: no-such.tsv: There is no such file. Check the path.\n")
+
+
+def test_abbreviated_option_is_not_guessed(laconic: Laconic) -> None:
+    assert "no option '--eval'" in laconic("evaluate", "--model_name_or_path", "x", "--eval", "y").err
+
+
+def test_debug_raises(laconic: Laconic) -> None:
+    from laconic.errors import UserError
+
+    with pytest.raises(UserError):
+        main(["evaluate", "--model_name_or_path", "x", "--eval_file", "no-such.tsv", "--debug"])
+
+
+def test_what_nobody_foresaw_is_one_line_and_exit_code_1(laconic: Laconic, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(name: str) -> str:
+        raise RuntimeError("first line\n  second line")
+
+    monkeypatch.setattr("importlib.metadata.version", broken)
+    shown = laconic("info")
+    assert (shown.code, shown.err) == (
+        1,
+        "laconic: RuntimeError: first line second line (a bug: --debug shows where)\n",
+    )
+    with pytest.raises(RuntimeError):
+        laconic("info", "--debug")
+
+
+def test_interruption_is_one_line(laconic: Laconic, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(name: str) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("importlib.metadata.version", interrupt)
+    assert (laconic("info").code, laconic("info").err) == (130, "laconic: interrupted\n")
+
+
+def test_reader_that_goes_away_is_no_error_message() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    code = "import sys\nfrom laconic.cli import main\nsys.exit(main(['info', '--json']))"
+    signal_default = lambda: signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # noqa: E731 - as Python itself starts
+    done = subprocess.run(
+        [sys.executable, "-u", "-c", code],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        preexec_fn=signal_default,
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_info_says_what_there_is(laconic: Laconic) -> None:
+    shown = laconic("info", "--json").json
+    assert set(shown["engines"]) == {"onnxruntime", "openvino", "torch"}
+    assert shown["cpu"]["class"] in {"amx", "vnni", "avx2", "other"}
+    import torch
+
+    assert shown["packages"]["torch"] == torch.__version__
+    plain = laconic("info")
+    assert plain.code == 0
+    assert f"class {shown['cpu']['class']}" in plain.out
+    assert "engines: onnxruntime, openvino, torch" in plain.out
+
+
+def test_info_says_why_there_is_no_bf16(laconic: Laconic) -> None:
+    here = laconic("info", "--json").json["cpu"]
+    assert here["bf16"] or here["bf16_note"].startswith("no: this CPU lists none of")
+
+
+@pytest.mark.slow
+def test_real_process_prints_one_object_and_nothing_else(
+    model_folder: Callable[..., Path], files: dict[str, Path], tmp_path: Path
+) -> None:
+    words = ["evaluate", "--model_name_or_path", str(model_folder()), "--eval_file", str(files["text"]), "--json"]
+    command = Path(sys.executable).with_name("laconic")
+    done = subprocess.run([str(command), *words], capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["rows"] == 30
+    assert list(tmp_path.iterdir()) == []

