@@ -121,13 +121,16 @@ def read_encoder(path: str | Path, config: Mapping[str, Any]) -> Encoder:
     """Load the tokenizer as transformers would, and keep its fast core."""
     try:
         from transformers import AutoTokenizer
+
+        from .engines.torch import quiet_transformers
     except ImportError:
         raise missing_package("transformers", "reading a transformers folder", "compress") from None
     names = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "spm.model")
     if not any((Path(path) / name).is_file() for name in names):
         raise UserError("The model folder has no tokenizer.", where=str(path), hint="Copy its tokenizer files there.")
     try:
-        tokenizer = AutoTokenizer.from_pretrained(str(path), local_files_only=True)
+        with quiet_transformers():
+            tokenizer = AutoTokenizer.from_pretrained(str(path), local_files_only=True)
     except Exception as error:  # `tokenizers` raises nothing more special than this
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise UserError(f"The tokenizer cannot be loaded: {reason}", where=str(path)) from error

@@ -53,7 +53,12 @@ def test_rows_are_timed_beside_the_pipeline(laconic: Laconic, model_folder: Fold
     for cell in cells:
         assert cell["rows_per_second"] == pytest.approx(30 / cell["seconds"])
         assert (cell["ratio"] == 1.0) == (cell["engine"] == "pipeline")
-    plain = laconic(*words)
+
+
+@pytest.mark.slow
+def test_table_shows_rows_a_second(laconic: Laconic, artifact_folder: Folder, files: dict[str, Path]) -> None:
+    words: list[Any] = ["benchmark", artifact_folder(), "--rows", files["text"], "--engines", "onnxruntime"]
+    plain = laconic(*words, "--batch_sizes", "4", "--seconds", "0.05")
     assert plain.code == 0
     assert "rows/s" in plain.out
     assert "mixed" in plain.out
@@ -61,10 +66,10 @@ def test_rows_are_timed_beside_the_pipeline(laconic: Laconic, model_folder: Fold
 
 
 @pytest.mark.slow
-def test_folders_of_one_name_are_told_apart(laconic: Laconic, model_folder: Folder, tmp_path: Path) -> None:
-    one, two = (Path(shutil.copytree(model_folder(), tmp_path / name / "best")) for name in ("a", "b"))
-    words: list[Any] = ["benchmark", one, two, *QUICK, "--batch_sizes", "1", "--threads", "1", "--engines", "torch"]
-    cells = laconic(*words, "--baseline", two, "--json").json["cells"]
+def test_folders_of_one_name_are_told_apart(laconic: Laconic, artifact_folder: Folder, tmp_path: Path) -> None:
+    one, two = (Path(shutil.copytree(artifact_folder(), tmp_path / name / "best")) for name in ("a", "b"))
+    words: list[Any] = ["benchmark", one, two, *QUICK, "--batch_sizes", "1", "--threads", "1"]
+    cells = laconic(*words, "--engines", "onnxruntime", "--baseline", two, "--json").json["cells"]
     assert [cell["model"] for cell in cells] == [str(one), str(two)]
     assert cells[1]["ratio"] == 1.0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,14 +21,18 @@ class Screen(io.StringIO):
 
 
 @pytest.fixture
-def screens(monkeypatch: pytest.MonkeyPatch) -> tuple[Screen, Screen]:
-    """Standard output and error, both terminals."""
-    out, err = Screen(), Screen()
-    monkeypatch.setattr("sys.stdout", out)
-    monkeypatch.setattr("sys.stderr", err)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "120")
-    return out, err
+def screens(monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[Screen, Screen]]:
+    """Make standard output and error terminals (in the test itself: pytest changes both after the set-up)."""
+
+    def make() -> tuple[Screen, Screen]:
+        out, err = Screen(), Screen()
+        monkeypatch.setattr("sys.stdout", out)
+        monkeypatch.setattr("sys.stderr", err)
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.setenv("COLUMNS", "120")
+        return out, err
+
+    return make
 
 
 def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,8 +41,10 @@ def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch: pytest
     assert isinstance(console.progress(), console.Terminal)
 
 
-def test_bar_shows_title_count_and_note_and_leaves_standard_output_alone(screens: tuple[Screen, Screen]) -> None:
-    out, err = screens
+def test_bar_shows_title_count_and_note_and_leaves_standard_output_alone(
+    screens: Callable[[], tuple[Screen, Screen]],
+) -> None:
+    out, err = screens()
     with console.Terminal().track("train [1/2]", 4) as advance:
         advance(3, "loss 0.5 [high]")
         print("an answer")
@@ -71,9 +78,10 @@ def test_short_work_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
 
 
-def test_table_is_drawn_on_a_terminal_with_names_as_they_are(screens: tuple[Screen, Screen]) -> None:
+def test_table_is_drawn_on_a_terminal_with_names_as_they_are(screens: Callable[[], tuple[Screen, Screen]]) -> None:
+    out, _ = screens()
     console.table("scores [dev]", ["model", "score"], [["bert[1]", "81.86"], ["[red]", None]])
-    shown = screens[0].getvalue()
+    shown = out.getvalue()
     assert "scores [dev]" in shown
     assert "bert[1]" in shown
     assert "[red]" in shown
@@ -85,15 +93,16 @@ def test_table_is_aligned_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "scores\nmodel      ×\n小      9.50\nbert   10.00\n"
 
 
-def test_commands_draw_on_a_terminal(screens: tuple[Screen, Screen], tmp_path: Path) -> None:
+def test_commands_draw_on_a_terminal(screens: Callable[[], tuple[Screen, Screen]], tmp_path: Path) -> None:
     from laconic.cli import main
 
     train, dev = split(tmp_path, single, tsv, "tsv")
+    out, err = screens()
     words = ["finetune", "--model_name_or_path", tiny(tmp_path / "encoder"), "--task", "sequence_classification"]
     words += ["--train_file", train, "--eval_file", dev, "--output_dir", tmp_path / "out", "--max_steps", "3"]
     assert main([str(word) for word in [*words, "--max_seq_length", "24"]]) == 0
-    assert "fine-tune" in screens[1].getvalue()
-    assert "3/3" in screens[1].getvalue()
+    assert "fine-tune" in err.getvalue()
+    assert "3/3" in err.getvalue()
     assert main(["evaluate", "--model_name_or_path", str(tmp_path / "out"), "--eval_file", str(dev)]) == 0
-    assert "│ accuracy" in screens[0].getvalue()
-    assert sys.stdout is screens[0]
+    assert "│ accuracy" in out.getvalue()
+    assert sys.stdout is out

@@ -40,7 +40,9 @@ def test_demo_goes_through_everything_and_a_second_run_uses_it_again(
     output = tmp_path / "demo"
     encoder = tiny(tmp_path / "encoder")
     words = ["demo", "--output_dir", output, "--model_name_or_path", encoder]
+    started = time.monotonic()
     first = laconic(*words, "--json")
+    took = time.monotonic() - started
     assert first.code == 0, first.err
     lines = first.json["lines"]
     assert [line["engine"] for line in lines] == ["torch", "onnxruntime", "openvino"]
@@ -56,7 +58,7 @@ def test_demo_goes_through_everything_and_a_second_run_uses_it_again(
     started = time.monotonic()
     second = laconic(*words)
     assert second.code == 0
-    assert time.monotonic() - started < 25
+    assert time.monotonic() - started < took
     assert second.err.count("there from an earlier run.") == 3
     assert {path: path.stat().st_mtime_ns for path in made} == made
     for name in ("torch", "onnxruntime", "openvino"):

@@ -144,7 +144,6 @@ def test_bad_line_of_standard_input_is_named(stdin: bytes, said: str, laconic: L
     assert shown.err.count("\n") == 1
 
 
-@pytest.mark.xfail(strict=True, reason="tasks read a label that nobody asked for")
 def test_labels_of_rows_to_be_answered_do_not_matter(laconic: Laconic, model_folder: Folder, tmp_path: Path) -> None:
     file = jsonl(tmp_path / "rows.jsonl", [{"text": "the dark river", "label": "unheard of"}])
     shown = laconic("predict", model_folder(), file)

@@ -87,9 +87,9 @@ def test_bad_row_is_named_by_file_and_line(task, record, message):
     assert caught.value.where == "reviews.tsv:3"
 
 
-def test_labels_are_optional_where_nothing_is_scored():
-    examples = read(SINGLE_TASK, {"text": "x"}, {"text": "y", "label": "good"}, labelled=False)
-    assert [example.gold for example in examples] == [None, 2]
+def test_labels_are_not_read_where_nothing_is_scored():
+    examples = read(SINGLE_TASK, {"text": "x"}, {"text": "y", "label": "unheard of"}, labelled=False)
+    assert [example.gold for example in examples] == [None, None]
 
 
 def test_number_means_the_position_where_labels_have_no_names():

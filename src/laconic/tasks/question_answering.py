@@ -87,7 +87,7 @@ class QuestionAnswering:
                 )
         examples = []
         for index, record in enumerate(rows):
-            golds = record.get(answers) if answers else None
+            golds = record.get(answers) if answers and labelled else None
             if labelled and golds is None:
                 raise rows.error(index, "The question has no answers, so that it cannot be scored.")
             examples.append(

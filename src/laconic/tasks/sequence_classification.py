@@ -110,7 +110,7 @@ class SequenceClassification:
         examples = []
         for index, record in enumerate(rows):
             value = record.get(label) if label else None
-            gold = self._gold(rows, index, value) if value is not None or labelled else None
+            gold = self._gold(rows, index, value) if labelled else None
             second = text_of(rows, index, pair) if pair else None
             examples.append(TextExample(text_of(rows, index, text), second, gold))
         return examples

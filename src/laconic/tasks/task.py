@@ -79,7 +79,7 @@ class Task(Protocol):
         """The axis of a feature's logits whose common shift means nothing (None: every shift does)."""
 
     def read(self, rows: Rows, columns: Columns, labelled: bool) -> list[Any]:
-        """Check rows and turn them into examples; `labelled`: every row must carry its gold."""
+        """Check rows and turn them into examples; `labelled`: every row must carry its gold (else none is read)."""
 
     def examples(self, inputs: Any) -> list[Any]:
         """Turn what a caller of `predict` passes into examples without gold."""

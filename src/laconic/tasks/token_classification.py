@@ -115,7 +115,7 @@ class TokenClassification:
                 hint="Give each word its tag in the last column, or name the column with --tags_column.",
             )
         return [
-            self._read_row(rows, index, record.get(words), record.get(tags) if tags else None, labelled)
+            self._read_row(rows, index, record.get(words), record.get(tags) if tags and labelled else None, labelled)
             for index, record in enumerate(rows)
         ]
 
@@ -208,7 +208,7 @@ class TokenClassification:
         return Tagged(example.words, tuple(tags), tuple(scores), tuple(found))
 
     def _read_row(self, rows: Rows, index: int, words: Any, tags: Any, labelled: bool) -> WordsExample:
-        if isinstance(words, str) and not labelled and tags is None:
+        if isinstance(words, str) and not labelled:
             return WordsExample((), text=words)
         if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
             raise rows.error(index, f"The words must be a list of texts. Got {type(words).__name__}.")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,15 +17,12 @@ from transformers import (
     AutoModelForTokenClassification,
     AutoTokenizer,
     PreTrainedModel,
-    TrainingArguments,
     set_seed,
 )
 from transformers.trainer_callback import PrinterCallback
 
 from .. import __version__, folder, tasks
-from ..artifact import sha256
 from ..data.rows import Rows
-from ..engines.cpu import cpu
 from ..engines.torch import check_finite, input_names
 from ..errors import Failure, UserError
 from ..measure.score import Score, score
@@ -40,16 +35,15 @@ from .batches import Collator, FeatureDataset
 from .disk import as_os_errors
 from .isolated import isolated
 from .labels import find_labels
-from .settings import checked
-from .task_trainer import ShowProgress, TaskTrainer, last_checkpoint
+from .resume import fingerprint, forget_finished, resume, work_folder
+from .settings import steps_of, training_arguments
+from .task_trainer import ShowProgress, TaskTrainer
 
 MODELS = {
     "sequence_classification": AutoModelForSequenceClassification,
     "token_classification": AutoModelForTokenClassification,
     "question_answering": AutoModelForQuestionAnswering,
 }
-RUN = "run.txt"
-"""File in the work folder that says, by a hash, what its checkpoints are of."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +73,8 @@ def finetune(
     `training` holds options of `transformers.TrainingArguments`. A run that was killed goes on from its last whole
     checkpoint when it is started again with the same input.
     """
-    work = _work_folder(Path(output_dir))
-    _forget_finished(work, Path(output_dir))
+    work = work_folder(Path(output_dir))
+    forget_finished(work, Path(output_dir))
     check_destination(output_dir, overwrite=overwrite)
     columns = columns or Columns()
     config = folder.read_config(model_name_or_path)
@@ -89,13 +83,13 @@ def finetune(
     examples = task.read(train, columns, labelled=True)
     eval_examples = task.read(evaluation, columns, labelled=True)
     with isolated():
-        arguments = _arguments(training or {}, task, work)
+        arguments = training_arguments(training or {}, task, work)
         set_seed(arguments.seed)
         model = _model(model_name_or_path, task)
         check_finite(model, str(model_name_or_path))
         dataset = FeatureDataset(task, examples, encoder)
-        mark = _fingerprint(model_name_or_path, task, arguments, examples, eval_examples)
-        resume = _resume(work, mark, progress)
+        mark = fingerprint(model_name_or_path, task, arguments, examples, eval_examples)
+        begun = resume(work, mark, progress)
         try:
             trainer = _trainer(
                 model=model,
@@ -107,10 +101,10 @@ def finetune(
                 encoder=encoder,
                 eval_examples=eval_examples,
             )
-            with progress.track("fine-tune", _steps(arguments, len(dataset))) as advance:
+            with progress.track("fine-tune", steps_of(arguments, len(dataset))) as advance:
                 trainer.add_callback(ShowProgress(advance, task.metric))
                 with as_os_errors():
-                    trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+                    trainer.train(resume_from_checkpoint=str(begun) if begun else None)
             check_finite(model, "the trained model")
             final = _score(trainer, task, encoder, eval_examples)
         except UserError:  # a rerun would only come to the same end
@@ -127,6 +121,9 @@ def finetune(
 def _task(path: str | Path, config: Mapping[str, Any], rows: Rows, columns: Columns, options: TaskOptions) -> Task:
     """The task that was asked for with the labels of the rows, or the one that the model has already."""
     if options.task is None:
+        if not any(name.endswith(tuple(folder.HEADS)) for name in config.get("architectures") or ()):
+            hint = f"Name one with --task: {', '.join(KINDS)}."
+            raise UserError("The model has no head that says its task.", where=str(path), hint=hint)
         return folder.read_task(path, config, options)
     name, problem = KINDS[options.task]
     settings: dict[str, Any] = {}
@@ -135,43 +132,6 @@ def _task(path: str | Path, config: Mapping[str, Any], rows: Rows, columns: Colu
     if problem:
         settings |= {"problem": problem, "metric": PRIMARY[problem]}
     return folder.make_task(name, settings, replace(options, task=None), config)
-
-
-def _arguments(training: Mapping[str, Any], task: Task, work: Path) -> TrainingArguments:
-    settings = {"per_device_eval_batch_size": 16, "logging_steps": 10, **checked(training)}
-    if settings.get("bf16") and not cpu().bf16 and not torch.cuda.is_available():
-        raise UserError(
-            f"The '--bf16' option needs a CPU with bf16 instructions; this one ({cpu().name}) has none.",
-            hint="Leave it out: without them bf16 is slower than FP32.",
-        )
-    by_steps = settings.get("save_steps") is not None
-    settings.setdefault("save_strategy", "steps" if by_steps else "epoch")
-    settings["eval_strategy"] = settings["save_strategy"]
-    settings.setdefault("eval_steps", settings.get("save_steps"))
-    settings.setdefault("use_cpu", not torch.cuda.is_available())
-    settings.setdefault("dataloader_pin_memory", False)
-    settings.setdefault("report_to", [])
-    try:
-        return TrainingArguments(
-            output_dir=str(work),
-            load_best_model_at_end=True,
-            metric_for_best_model=f"eval_{task.metric}",
-            greater_is_better=task.metrics[task.metric].greater_is_better,
-            save_total_limit=1,
-            disable_tqdm=True,
-            remove_unused_columns=False,
-            **settings,
-        )
-    except (TypeError, ValueError) as error:
-        raise UserError(f"A training option cannot be taken: {error}") from None
-
-
-def _steps(arguments: TrainingArguments, rows: int) -> int:
-    if arguments.max_steps > 0:
-        return int(arguments.max_steps)
-    batches = -(-rows // arguments.per_device_train_batch_size)
-    steps: int = math.ceil(-(-batches // arguments.gradient_accumulation_steps) * arguments.num_train_epochs)
-    return steps
 
 
 def _trainer(**parts: Any) -> TaskTrainer:
@@ -203,7 +163,8 @@ def _model(path: str | Path, task: Task) -> PreTrainedModel:
             **local,
         )
     except Exception as error:  # transformers, safetensors and torch.load each raise kinds of their own
-        raise UserError(f"The model cannot be loaded: {error}", where=str(path)) from error
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise UserError(f"The model cannot be loaded: {reason}", where=str(path)) from error
     # A new head, and a pooler that a language model never had, are drawn anew; the encoder itself must be there.
     absent = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
     lost = sorted(x for x in absent if x.startswith(f"{model.base_model_prefix}.") and "pooler" not in x)
@@ -211,46 +172,6 @@ def _model(path: str | Path, task: Task) -> PreTrainedModel:
         what = f"The weights lack '{lost[0]}'" + (f" and {len(lost) - 1} more" if len(lost) > 1 else "")
         raise UserError(f"{what}, or have them in another shape.", where=str(path), hint="They do not fit config.json.")
     return model
-
-
-def _work_folder(output: Path) -> Path:
-    return output.absolute().parent / f".{output.absolute().name}.training"
-
-
-def _fingerprint(path: str | Path, task: Task, arguments: TrainingArguments, *examples: Sequence[Any]) -> str:
-    """Everything that decides the result, so that another run's checkpoints are never taken up."""
-    files = sorted(p for p in Path(path).iterdir() if p.is_file())
-    rows = [hashlib.sha256(repr(list(part)).encode()).hexdigest() for part in examples]
-    passing = {"output_dir", "logging_dir"}
-    settings = {name: repr(value) for name, value in sorted(arguments.to_dict().items()) if name not in passing}
-    content = [[sha256(p) for p in files], tasks.to_json(task), settings, rows, __version__, torch.__version__]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
-
-
-def _forget_finished(work: Path, output: Path) -> None:
-    """Remove the checkpoints of a run that was killed after its result had appeared: they are of no more use."""
-    try:
-        notes = json.loads((output / folder.NOTES).read_text(encoding="utf-8"))
-        if notes["run"] == (work / RUN).read_text(encoding="utf-8"):
-            shutil.rmtree(work, ignore_errors=True)
-    except (OSError, ValueError, KeyError, TypeError):
-        return
-
-
-def _resume(work: Path, mark: str, progress: Progress) -> Path | None:
-    place = work / RUN
-    if place.is_file() and place.read_text(encoding="utf-8") == mark:
-        found = last_checkpoint(work)
-        if found is not None:
-            progress.say(f"An earlier run was interrupted; going on from {found.name.replace('-', ' ')}.")
-        return found
-    shutil.rmtree(work, ignore_errors=True)
-    try:
-        work.mkdir(parents=True)
-        place.write_text(mark, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"The folder cannot be written: {error.strerror}.", where=str(work.parent)) from None
-    return None
 
 
 def _score(trainer: TaskTrainer, task: Task, encoder: Encoder, examples: Sequence[Any]) -> Score:

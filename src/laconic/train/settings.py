@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import torch
+from transformers import TrainingArguments
+
+from ..engines.cpu import cpu
 from ..errors import UserError
+from ..tasks import Task
 
 DECIDED = {
     "eval_strategy": "Rows are scored whenever a checkpoint is saved: see --save_strategy.",
@@ -41,6 +47,45 @@ AT_LEAST_ONE = (
 ABOVE_ZERO = ("num_train_epochs", "learning_rate")
 NOT_NEGATIVE = ("seed", "data_seed", "weight_decay", "warmup_steps", "warmup_ratio", "max_grad_norm")
 MAX_SEED = 2**32 - 1
+
+
+def training_arguments(training: Mapping[str, Any], task: Task, work: Path) -> TrainingArguments:
+    """Put the options together with what fine-tuning decides for itself."""
+    settings = {"per_device_eval_batch_size": 16, "logging_steps": 10, **checked(training)}
+    if settings.get("bf16") and not cpu().bf16 and not torch.cuda.is_available():
+        raise UserError(
+            f"The '--bf16' option needs a CPU with bf16 instructions; this one ({cpu().name}) has none.",
+            hint="Leave it out: without them bf16 is slower than FP32.",
+        )
+    by_steps = settings.get("save_steps") is not None
+    settings.setdefault("save_strategy", "steps" if by_steps else "epoch")
+    settings["eval_strategy"] = settings["save_strategy"]
+    settings.setdefault("eval_steps", settings.get("save_steps"))
+    settings.setdefault("use_cpu", not torch.cuda.is_available())
+    settings.setdefault("dataloader_pin_memory", False)
+    settings.setdefault("report_to", [])
+    try:
+        return TrainingArguments(
+            output_dir=str(work),
+            load_best_model_at_end=True,
+            metric_for_best_model=f"eval_{task.metric}",
+            greater_is_better=task.metrics[task.metric].greater_is_better,
+            save_total_limit=1,
+            disable_tqdm=True,
+            remove_unused_columns=False,
+            **settings,
+        )
+    except (TypeError, ValueError) as error:
+        raise UserError(f"A training option cannot be taken: {error}") from None
+
+
+def steps_of(arguments: TrainingArguments, rows: int) -> int:
+    """How many steps a run will take."""
+    if arguments.max_steps > 0:
+        return int(arguments.max_steps)
+    batches = -(-rows // arguments.per_device_train_batch_size)
+    steps: int = math.ceil(-(-batches // arguments.gradient_accumulation_steps) * arguments.num_train_epochs)
+    return steps
 
 
 def checked(training: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -54,14 +52,3 @@ class ShowProgress(TrainerCallback):  # type: ignore[misc]
                 self.note["loss"] = f"{value:.4f}"
             elif key == f"eval_{self.metric}":
                 self.note[self.metric] = f"{100 * value:.2f}"
-
-
-def last_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint that was written whole: the trainer writes its state last."""
-    found = []
-    for path in folder.glob("checkpoint-*"):
-        try:
-            found.append((int(json.loads((path / "trainer_state.json").read_text())["global_step"]), path))
-        except (OSError, ValueError, KeyError):
-            continue  # cut off in the middle of writing
-    return max(found)[1] if found else None

@@ -1,0 +1,75 @@
+"""Runs that were killed: which one it was, and from where to go on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainingArguments
+
+from .. import __version__, folder, tasks
+from ..artifact import sha256
+from ..errors import UserError
+from ..progress import Progress
+from ..tasks import Task
+
+RUN = "run.txt"
+"""File in the work folder that says, by a hash, what its checkpoints are of."""
+
+
+def work_folder(output: Path) -> Path:
+    """Where a run keeps its checkpoints until its result is there: hidden, beside the output."""
+    return output.absolute().parent / f".{output.absolute().name}.training"
+
+
+def fingerprint(path: str | Path, task: Task, arguments: TrainingArguments, *examples: Sequence[Any]) -> str:
+    """Everything that decides the result, so that another run's checkpoints are never taken up."""
+    files = sorted(p for p in Path(path).iterdir() if p.is_file())
+    rows = [hashlib.sha256(repr(list(part)).encode()).hexdigest() for part in examples]
+    passing = {"output_dir", "logging_dir"}
+    settings = {name: repr(value) for name, value in sorted(arguments.to_dict().items()) if name not in passing}
+    content = [[sha256(p) for p in files], tasks.to_json(task), settings, rows, __version__, torch.__version__]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def forget_finished(work: Path, output: Path) -> None:
+    """Remove the checkpoints of a run that was killed after its result had appeared: they are of no more use."""
+    try:
+        notes = json.loads((output / folder.NOTES).read_text(encoding="utf-8"))
+        if notes["run"] == (work / RUN).read_text(encoding="utf-8"):
+            shutil.rmtree(work, ignore_errors=True)
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+
+
+def resume(work: Path, mark: str, progress: Progress) -> Path | None:
+    """Find the checkpoint to go on from; one of another run is removed, and a new run begun."""
+    place = work / RUN
+    if place.is_file() and place.read_text(encoding="utf-8") == mark:
+        found = last_checkpoint(work)
+        if found is not None:
+            progress.say(f"An earlier run was interrupted; going on from {found.name.replace('-', ' ')}.")
+        return found
+    shutil.rmtree(work, ignore_errors=True)
+    try:
+        work.mkdir(parents=True)
+        place.write_text(mark, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"The folder cannot be written: {error.strerror}.", where=str(work.parent)) from None
+    return None
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint that was written whole: the trainer writes its state last."""
+    found = []
+    for path in folder.glob("checkpoint-*"):
+        try:
+            found.append((int(json.loads((path / "trainer_state.json").read_text())["global_step"]), path))
+        except (OSError, ValueError, KeyError):
+            continue  # cut off in the middle of writing
+    return max(found)[1] if found else None
