@@ -40,7 +40,10 @@ class Killer:
         assert self.server.stdout is not None
         self.server.stdin.write(json.dumps({"argv": [str(word) for word in argv], "kill_after": kill_after}) + "\n")
         self.server.stdin.flush()
-        code, seconds = json.loads(self.server.stdout.readline())
+        reply = self.server.stdout.readline()
+        if not reply:
+            raise RuntimeError(f"The server is gone (exit code {self.server.wait(10)}).")
+        code, seconds = json.loads(reply)
         return code, seconds
 
     def __enter__(self) -> Killer:

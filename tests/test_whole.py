@@ -227,3 +227,14 @@ def test_rename_that_fails_after_the_old_folder_stepped_aside_puts_it_back(tmp_p
         _replace(tmp_path / ".out.gone.part", out)
     assert tree(out)["a"] == "old"
     assert names(tmp_path) == ["out"]
+
+
+def test_old_result_comes_back_after_a_kill_between_the_two_renames(tmp_path):
+    aside = tmp_path / ".out.abc.old.part"
+    aside.mkdir()
+    (aside / "laconic.json").write_text('{"files": {}}')
+    (tmp_path / ".out.abc.part").mkdir()
+    with pytest.raises(UserError, match="exists and is not empty"):
+        check_destination(tmp_path / "out", overwrite=False)
+    assert (tmp_path / "out" / "laconic.json").is_file()
+    assert not aside.exists()

@@ -108,6 +108,6 @@ def split_engine(spelling: str) -> tuple[str, str | None]:
     return base, precision or None
 
 
-def one_thread_everywhere() -> None:
-    """Keep the tokenizer, which takes every core otherwise, to one thread in this process."""
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+def tokenize_with(threads: int) -> None:
+    """Keep the tokenizer, which takes every core otherwise, to one thread in this process where that is the rule."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false" if threads == 1 else "true"

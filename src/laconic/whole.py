@@ -28,7 +28,8 @@ def whole_folder(destination: str | Path, *, overwrite: bool = False) -> Iterato
     check_destination(destination, overwrite=overwrite)
     try:
         destination.parent.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(destination)
+        for left in _leftovers(destination):
+            shutil.rmtree(left, ignore_errors=True)
         scratch = Path(tempfile.mkdtemp(prefix=f".{destination.name}.", suffix=".part", dir=destination.parent))
     except OSError as error:
         raise UserError(f"The folder cannot be written: {error.strerror}.", where=str(destination.parent)) from None
@@ -48,6 +49,7 @@ def check_destination(destination: str | Path, *, overwrite: bool) -> None:
     """Refuse, before any work, a place that must not or cannot be written."""
     destination = Path(destination).resolve()
     try:
+        _put_back(destination)
         _check(destination, overwrite)
     except OSError as error:  # a name that is too long, a folder that may not be listed
         raise UserError(f"The output folder cannot be written: {error.strerror}.", where=str(destination)) from None
@@ -86,12 +88,11 @@ def _foreign(folder: Path) -> list[str]:
     return sorted(set(present) - own)
 
 
-def _remove_leftovers(destination: Path) -> None:
-    """Remove scratch folders of a run that was killed, and of no other destination (`out` and `out.b` are two)."""
+def _leftovers(destination: Path) -> list[Path]:
+    """Scratch folders of a run that was killed, and of no other destination (`out` and `out.b` are two)."""
     ours = re.compile(re.escape(f".{destination.name}.") + r"[a-z0-9_]+(\.old)?\.part")
-    for left in destination.parent.iterdir():
-        if ours.fullmatch(left.name) and left.is_dir():
-            shutil.rmtree(left, ignore_errors=True)
+    beside = destination.parent.iterdir() if destination.parent.is_dir() else ()
+    return sorted(left for left in beside if ours.fullmatch(left.name) and left.is_dir())
 
 
 def _sync(folder: Path) -> None:
@@ -103,6 +104,15 @@ def _sync(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _put_back(destination: Path) -> None:
+    """Undo half an overwrite: a run killed between its two renames left the old result aside, and nothing in place."""
+    if not destination.exists():
+        for left in _leftovers(destination):
+            if left.name.endswith(".old.part"):
+                left.rename(destination)
+                return
 
 
 def _replace(scratch: Path, destination: Path) -> None:

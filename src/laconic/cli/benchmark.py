@@ -17,7 +17,7 @@ from ..errors import UserError, existing, missing_package, nearest
 from ..measure.benchmark import Contestant, Timing, alternate, full_batch
 from ..measure.footprint import footprint
 from ..options import DataOptions, TaskOptions
-from ..systems import SPELLINGS, Opener, System, one_thread_everywhere, opener, split_engine
+from ..systems import SPELLINGS, Opener, System, opener, split_engine, tokenize_with
 from ..tasks import Columns
 from . import arguments as flags
 from . import console
@@ -48,14 +48,13 @@ def run(arguments: argparse.Namespace) -> int:
     cores = cpu().cores
     threads = arguments.threads or sorted({1, cores})
     _check(arguments, threads)
-    if threads == [1]:
-        one_thread_everywhere()
     rows = read(arguments.rows, header=arguments.header) if arguments.rows else None
     shown = _names(arguments.models)
     cells: list[dict[str, Any]] = []
     with opener(flags.take(arguments, TaskOptions), console.progress()) as open_system:
         names = [(model, engine) for model in arguments.models for engine in _engines(model, arguments)]
         for count in threads:
+            tokenize_with(count)
             systems = [
                 replace(open_system(model, engine, count), model=shown[model])
                 for model, engine in names
