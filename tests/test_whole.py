@@ -205,7 +205,7 @@ with whole_folder(sys.argv[1]) as scratch:
     assert all(name.startswith(".") for name in left)
     make(tmp_path / "out", a="1")
     now = set(names(tmp_path))
-    assert [name for name in left - now if not name.startswith(".out.b")] == list(left - now) != []
+    assert [name for name in left - now if not name.startswith(".out.b.")] == list(left - now) != []
     assert {name for name in left if name.startswith((".out.b.", ".out[1]"))} | {".out.mine", "out"} == now
     make(tmp_path / "out[1]", a="1")
     assert not any(name.startswith(".out[1]") for name in names(tmp_path))
