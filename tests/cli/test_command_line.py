@@ -178,3 +178,17 @@ def test_real_process_prints_one_object_and_nothing_else(
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["rows"] == 30
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["export", "finetune"])
+def test_base_install_names_the_extra_that_is_missing(command: str, tmp_path: Path) -> None:
+    """A module that is None in `sys.modules` cannot be imported."""
+    (tmp_path / "rows.tsv").write_text("text\tlabel\na\t0\nb\t1\n")
+    words = [command, "--model_name_or_path", str(tmp_path), "--output_dir", str(tmp_path / "out")]
+    words += ["--train_file", str(tmp_path / "rows.tsv")] if command == "finetune" else []
+    code = "import sys; sys.modules.update(torch=None, transformers=None); from laconic.cli import main; "
+    code += f"sys.exit(main({[*words, '--eval_file', str(tmp_path / 'rows.tsv')]!r}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("laconic: The package '")
+    assert "pip install 'laconic[compress]'" in done.stderr

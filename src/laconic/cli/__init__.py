@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import __version__
-from ..errors import Failure, UserError, nearest
+from ..errors import Failure, UserError, missing_package, nearest
 
 COMMANDS: Mapping[str, str] = {
     "finetune": "train an encoder on your own rows",
@@ -23,12 +23,20 @@ COMMANDS: Mapping[str, str] = {
 }
 """What each subcommand does. Its module is imported only when it is called, so that help is instant."""
 
+COMPRESS = {"torch", "transformers", "accelerate", "onnx", "onnxscript", "safetensors", "datasets", "yaml"}
+"""Packages of the extra `[compress]`, which the base install does without."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; give its exit code: 0 done, 1 failed, 2 bad input."""
     argv = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _run(argv)
+        try:
+            return _run(argv)
+        except ModuleNotFoundError as error:
+            if error.name not in COMPRESS:
+                raise
+            raise missing_package(error.name, f"laconic {argv[0]}", "compress") from error
     except UserError as error:
         if "--debug" in argv:
             raise

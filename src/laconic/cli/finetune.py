@@ -104,7 +104,8 @@ def _more(words: list[str]) -> dict[str, Any]:
             from ..errors import nearest
 
             options = [*known, *TRAINING, *DataOptions.__dataclass_fields__, *TaskOptions.__dataclass_fields__]
-            raise UserError(f"There is no option '--{name}'.", hint=nearest(name, options))
+            hint = nearest(f"--{name}", [f"--{option}" for option in options])
+            raise UserError(f"There is no option '--{name}'.", hint=hint)
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
