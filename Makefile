@@ -14,13 +14,13 @@ demo: $(STAMP)-demo
 
 test: $(STAMP)-dev lint type
 	rm -f .coverage .coverage.*
-	$(PYTEST) -n 2 --dist loadscope -m "not long" --cov=laconic --cov-report=term --doctest-modules src tests
+	$(PYTEST) -n 2 --dist loadscope -m "not long" --cov=laconic --cov-report=term
 
 test-all: $(STAMP)-dev lint type
-	$(PYTEST) -n 2 --dist loadscope --doctest-modules src tests
+	$(PYTEST) -n 2 --dist loadscope
 
 check: $(STAMP)-dev lint type
-	$(PYTEST) -n 2 --dist loadscope -m "not slow and not long" -x --doctest-modules src tests
+	$(PYTEST) -n 2 --dist loadscope -m "not slow and not long" -x
 
 lint: $(STAMP)-dev
 	$(BIN)/ruff check .
