@@ -70,7 +70,7 @@ def test_some_rows_are_drawn_by_seed(laconic: Laconic, place: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--leraning_rate", "1e-3"], "There is no option '--leraning_rate'. Did you mean 'learning_rate'?"),
+        (["--leraning_rate", "1e-3"], "There is no option '--leraning_rate'. Did you mean '--learning_rate'?"),
         (["--label_smoothing_facto=1"], "There is no option '--label_smoothing_facto'."),
         (["--metric_for_best_model", "f1"], "The '--metric_for_best_model' option has no effect here. Use --metric."),
         (["--do_train"], "The '--do_train' option has no effect here."),
