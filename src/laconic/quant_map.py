@@ -1,0 +1,166 @@
+"""`QuantMap`: all that quantizers decide and all that graph writers read, by the weight's own name. Plain NumPy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import UserError
+
+Floats = NDArray[np.float32]
+Integers = NDArray[np.int8]
+_TINY = float(np.finfo(np.float32).tiny)
+
+REASONS = {
+    "skipped": "named by --skip_layers",
+    "sensitive": "left float by its measured harm",
+    "small": "too small to pay",
+    "not_finite": "its input or weight holds NaN or infinity",
+    "constant": "its input never changes",
+    "unseen": "no calibration row reached it",
+    "not_asked": "the strategy does not ask for it",
+}
+"""Why something stays float: the codes of the report, and what they mean."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """What an input may hold; 0 lies inside, so that padding and silence are exact."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low <= 0 <= self.high):
+            raise ValueError(f"A range must be finite and hold 0. Got {self.low} to {self.high}.")
+
+    def unsigned(self) -> tuple[np.float32, int]:
+        """Step and zero point of u8 codes 0 … 255."""
+        step = np.float32(max(self.high - self.low, _TINY) / 255)
+        return step, round(min(max(-self.low / float(step), 0), 255))
+
+    def symmetric(self) -> np.float32:
+        """Step of s8 codes -127 … 127 with zero point 0."""
+        return np.float32(max(self.high, -self.low, _TINY) / 127)
+
+
+@dataclass(frozen=True)
+class QuantLayer:
+    """One weighted matmul in integers: input [..., in] times weight [in, out].
+
+    `range` is that of the input after it was divided by `smooth` [in] (None: not smoothed); None as a range: taken
+    from each batch at run time. `integers` [in, out] times `scales` ([out], or [1] for one per tensor) is the weight
+    already multiplied by `smooth`. `bias` [out] takes the place of the graph's own (None: that stays).
+    """
+
+    range: Range | None
+    integers: Integers
+    scales: Floats
+    smooth: Floats | None = None
+    bias: Floats | None = None
+
+
+@dataclass(frozen=True)
+class QuantTable:
+    """An embedding table in integers [rows, width] with one scale per row [rows]."""
+
+    integers: Integers
+    scales: Floats
+
+
+@dataclass(frozen=True)
+class QuantProduct:
+    """A product of two activations (QKᵀ, PV) in integers: the ranges of its two sides."""
+
+    left: Range
+    right: Range
+
+
+@dataclass(frozen=True)
+class QuantMap:
+    """What becomes of every weight of a graph.
+
+    `layers` and `tables` by the weight's name, `products` by the name of the graph's value that they give,
+    `left_float` by either name with a code of `REASONS`. `cpu_classes` are those on which the integers are right.
+    """
+
+    layers: Mapping[str, QuantLayer] = field(default_factory=dict)
+    tables: Mapping[str, QuantTable] = field(default_factory=dict)
+    products: Mapping[str, QuantProduct] = field(default_factory=dict)
+    left_float: Mapping[str, str] = field(default_factory=dict)
+    cpu_classes: tuple[str, ...] = ("all",)
+
+    def __post_init__(self) -> None:
+        for name, reason in self.left_float.items():
+            if reason not in REASONS:
+                raise ValueError(f"There is no reason code '{reason}' (for {name}).")
+
+    def save(self, path: str | Path) -> None:
+        """Write one npz; the same map gives the same bytes."""
+        arrays: dict[str, NDArray[Any]] = {}
+        for name, layer in self.layers.items():
+            parts: dict[str, NDArray[Any] | None] = {
+                "integers": layer.integers,
+                "scales": layer.scales,
+                "range": None if layer.range is None else _pair(layer.range),
+                "smooth": layer.smooth,
+                "bias": layer.bias,
+            }
+            arrays |= {f"layer/{part}/{name}": array for part, array in parts.items() if array is not None}
+        for name, table in self.tables.items():
+            arrays |= {f"table/integers/{name}": table.integers, f"table/scales/{name}": table.scales}
+        for name, product in self.products.items():
+            arrays[f"product/ranges/{name}"] = np.stack([_pair(product.left), _pair(product.right)])
+        notes = {"left_float": dict(self.left_float), "cpu_classes": list(self.cpu_classes)}
+        arrays["notes"] = np.frombuffer(json.dumps(notes, ensure_ascii=False).encode(), np.uint8)
+        with Path(path).open("wb") as stream:
+            np.savez(stream, **arrays)  # type: ignore[arg-type]
+
+    @classmethod
+    def load(cls, path: str | Path) -> QuantMap:
+        """Read what `save` wrote; nothing in the file is executed."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            notes = json.loads(arrays.pop("notes").tobytes())
+            parts: dict[str, dict[str, dict[str, NDArray[Any]]]] = {"layer": {}, "table": {}, "product": {}}
+            for name, array in arrays.items():
+                kind, part, weight = name.split("/", 2)
+                parts[kind].setdefault(weight, {})[part] = array
+            return cls(
+                layers={name: _layer(found) for name, found in parts["layer"].items()},
+                tables={name: QuantTable(found["integers"], found["scales"]) for name, found in parts["table"].items()},
+                products={
+                    name: QuantProduct(*(_range(pair) for pair in found["ranges"]))
+                    for name, found in parts["product"].items()
+                },
+                left_float=notes["left_float"],
+                cpu_classes=tuple(notes["cpu_classes"]),
+            )
+        except (OSError, ValueError, KeyError) as error:
+            raise UserError(f"This is not a saved QuantMap: {error}.", where=str(path)) from None
+
+
+def _pair(range_: Range) -> NDArray[np.float64]:
+    return np.array([range_.low, range_.high])
+
+
+def _range(pair: NDArray[Any]) -> Range:
+    return Range(float(pair[0]), float(pair[1]))
+
+
+def _layer(parts: Mapping[str, NDArray[Any]]) -> QuantLayer:
+    pair = parts.get("range")
+    return QuantLayer(
+        None if pair is None else _range(pair),
+        parts["integers"],
+        parts["scales"],
+        parts.get("smooth"),
+        parts.get("bias"),
+    )
