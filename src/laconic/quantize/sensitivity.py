@@ -1,0 +1,63 @@
+"""The harm that each layer does alone: everything else float, how far do the logits move?"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from .. import engines
+from ..graphs.share import save_sharing
+from ..graphs.write_onnxruntime import write_onnxruntime
+from ..measure.fidelity import mean_abs_logit_change
+from ..progress import SILENT, Progress
+from ..quant_map import QuantMap
+from ..runtime.batches import run
+from ..tasks import Feature
+
+# `--skip_layers auto` leaves a layer float that alone does more than this share of what all layers together do.
+TOO_MUCH = 0.5
+
+
+def sensitivity(
+    proto: Any,
+    quant_map: QuantMap,
+    features: Sequence[Feature],
+    pad_id: int,
+    centred_axis: int | None,
+    *,
+    progress: Progress = SILENT,
+) -> dict[str, float]:
+    """Mean |Δlogit| on the features with one layer in INT8, for every layer; the most harmful first.
+
+    Runs the features once for each layer, on ONNX Runtime.
+    """
+    with tempfile.TemporaryDirectory(prefix="laconic-") as scratch:
+        folder = Path(scratch)
+        save_sharing(proto, {}, folder, "fp32.onnx")
+        exact = run(engines.load("onnxruntime", folder / "fp32.onnx"), features, pad_id)
+        harm = {}
+        with progress.track("sensitivity", len(quant_map.layers)) as advance:
+            for name, layer in quant_map.layers.items():
+                alone = replace(quant_map, layers={name: layer}, tables={}, products={})
+                save_sharing(proto, {"alone.onnx": write_onnxruntime(proto, alone)}, folder, "fp32.onnx")
+                engine = engines.load("onnxruntime", folder / "alone.onnx", precision="int8")
+                harm[name] = mean_abs_logit_change(exact, run(engine, features, pad_id), centred_axis)
+                del engine  # its file is written anew
+                advance(1, name)
+    return dict(sorted(harm.items(), key=lambda one: (-one[1], one[0])))
+
+
+def too_harmful(harm: dict[str, float]) -> list[str]:
+    """The layers that `--skip_layers auto` leaves float: those that stand out from the rest.
+
+    >>> too_harmful({"a": 0.9, "b": 0.1, "c": 0.1})
+    ['a']
+    >>> too_harmful({"a": 0.2, "b": 0.1, "c": 0.1})
+    []
+    """
+    # Errors of layers add up like independent ones: their squares do.
+    total = sum(value**2 for value in harm.values())
+    return [name for name, value in harm.items() if total and len(harm) > 1 and value**2 > TOO_MUCH * total]
