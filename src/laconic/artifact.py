@@ -18,12 +18,16 @@ MANIFEST = "laconic.json"
 
 @dataclass(frozen=True)
 class Graph:
-    """One graph file: the engines that may run it, its arithmetic, and the CPU classes on which it is right."""
+    """One graph file: the engines that may run it, its arithmetic, and the CPU classes on which it is right.
+
+    No engines: a form for tools that Laconic does not run itself. `data`: other files that hold weights of it.
+    """
 
     path: str
     engines: tuple[str, ...]
     precision: str
     cpu_classes: tuple[str, ...] = ("all",)
+    data: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,10 @@ class Artifact:
         if name not in self.manifest.files:
             raise UserError(f"The manifest does not list the file '{name}'.", where=str(self.folder / MANIFEST))
         return self.folder / name
+
+    def loaded_bytes(self, graph: Graph) -> int:
+        """What an engine reads from disk to run a graph: the file and those that hold its weights."""
+        return sum(self.path(name).stat().st_size for name in (graph.path, *graph.data))
 
 
 def is_artifact(folder: str | Path) -> bool:

@@ -59,7 +59,7 @@ class Opener:
     def _artifact(
         self, path: Path, opened: Artifact, engine: str, precision: str | None, threads: int | None
     ) -> System:
-        graph, name = runtime.choose(opened, engine)
+        graph, name = runtime.choose(opened, engine, threads, precision)
         config = read_config(opened.folder)
         task = self._task(opened, config)
         source = opened.path(graph.path)

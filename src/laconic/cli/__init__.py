@@ -6,18 +6,22 @@ import argparse
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from .. import __version__
 from ..errors import Failure, UserError, missing_package, nearest
 
 COMMANDS: Mapping[str, str] = {
+    "compress": "make a fine-tuned model small and fast, keep the best of what your rows say",
     "finetune": "train an encoder on your own rows",
     "export": "turn a fine-tuned model folder into an artifact that runs without torch",
     "evaluate": "score a model folder or an artifact on labelled rows",
     "benchmark": "time models and engines against each other in one alternating run",
     "predict": "answer texts from a file or standard input",
+    "tune": "time an artifact's graphs and engines here, so that 'auto' takes the fastest",
+    "check": "replay an artifact's probe here, and fail if its predictions moved",
     "info": "show versions, this machine's CPU class, and the engines that are installed",
     "demo": "see all of it on a small real model, offline",
 }
@@ -32,7 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     try:
         try:
-            return _run(argv)
+            with warnings.catch_warnings():
+                warnings.showwarning = _show_warning
+                return _run(argv)
         except ModuleNotFoundError as error:
             if error.name not in COMPRESS:
                 raise
@@ -54,6 +60,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         sys.stderr.write(f"laconic: {type(error).__name__}: {_one_line(error)} (a bug: --debug shows where)\n")
         return 1
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Tell ours in one plain line; those of other libraries as Python does, with their place in the code."""
+    if category.__module__.startswith("laconic."):
+        text = f"laconic: warning: {_one_line(message)}\n"
+    else:
+        text = warnings.formatwarning(message, category, filename, lineno, line)
+    (file or sys.stderr).write(text)
 
 
 def _run(argv: list[str]) -> int:
@@ -110,7 +132,7 @@ def _underscored(word: str) -> str:
     return f"--{name.replace('-', '_')}{equals}{value}"
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: Exception | str) -> str:
     """What other libraries say may run over many lines."""
     return " ".join(line.strip() for line in str(error).splitlines() if line.strip())
 

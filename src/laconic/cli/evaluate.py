@@ -77,7 +77,7 @@ def as_json(system: System, scored: Score, comparison: Comparison | None) -> dic
         "threads": system.predictor.engine.threads,
         "cpu": {"class": here.cpu_class, "name": here.name},
     }
-    if comparison is not None:
+    if comparison is not None and comparison.drop is not None:
         result |= {
             "drop": comparison.drop.drop,
             "drop_interval": [comparison.drop.low, comparison.drop.high],
@@ -98,7 +98,7 @@ def _print(system: System, scored: Score, comparison: Comparison | None) -> None
     rows += [[name, console.points(value), ""] for name, value in scored.metrics.items() if name != scored.metric]
     where = f"{system.engine}, {system.predictor.engine.threads} threads, CPU class {cpu().cpu_class}"
     console.table(f"{system.model}: {scored.rows} rows in {scored.seconds:.1f} s on {where}", head, rows)
-    if comparison is not None:
+    if comparison is not None and comparison.drop is not None:
         drop = comparison.drop
         change = comparison.mean_abs_logit_change
         print(

@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import __version__, engines
 from ..engines.cpu import cpu
+from ..engines.saturation import PRODUCTS, saturates
 from . import console
 
 PACKAGES = ("numpy", "tokenizers", "onnxruntime", "openvino", "torch", "transformers", "onnx")
@@ -30,6 +31,8 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"laconic {__version__}, Python {found['python']}, {found['system']}")
     print(f"CPU: {here['name']}, {here['cores']} cores, class {here['class']} ({' '.join(here['flags'])})")
     print(f"INT8: {here['int8']}")
+    for name, measured in here["int8_measured"].items():
+        print(f"INT8 on {name}, measured: {measured}")
     print(f"bf16: {here['bf16_note']}")
     rows = [[name, version or "not installed"] for name, version in found["packages"].items()]
     console.table("packages", ["package", "version"], rows)
@@ -50,6 +53,7 @@ def gather() -> dict[str, Any]:
             "class": here.cpu_class,
             "flags": list(here.flags),
             "int8": INT8[here.cpu_class],
+            "int8_measured": {name: _measured(name) for name in engines.installed() if name in PRODUCTS},
             "bf16": here.bf16,
             "bf16_note": "yes" if here.bf16 else "no: this CPU lists none of avx512_bf16, amx_bf16, bf16",
         },
@@ -64,6 +68,13 @@ INT8 = {
     "avx2": "pairs of products are summed in saturating 16 bits: full 8-bit weights can overflow here",
     "other": "no fast INT8 instructions known",
 }
+
+
+def _measured(engine: str) -> str:
+    try:
+        return "sums saturate" if saturates(engine) else "sums are exact"
+    except (ImportError, RuntimeError) as error:  # a broken install: what this command is asked about
+        return f"cannot be run: {error}"
 
 
 def _version(package: str) -> str | None:

@@ -35,10 +35,20 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """The drop from a reference with its paired interval, and fidelity, which shows harm sooner."""
+class Answers:
+    """What a system says to rows that need not be labelled."""
 
-    drop: Difference
+    rows: int
+    seconds: float
+    answers: list[Any] = field(repr=False)
+    logits: list[NDArray[np.float32]] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The drop from a reference with its paired interval (None without labels), and fidelity, which shows more."""
+
+    drop: Difference | None
     same_answer: float
     mean_abs_logit_change: float | None
 
@@ -52,6 +62,24 @@ def score(
     progress: Progress = SILENT,
 ) -> Score:
     """Answer every row and compare with its gold; `resamples=0` leaves the interval out."""
+    given = answer(predictor, examples, title=title, progress=progress)
+    task = predictor.task
+    values: dict[str, float] = {}
+    interval = None
+    for name, metric in task.metrics.items():
+        statistics = task.statistics(name, examples, given.answers)
+        values[name] = float(metric.value(statistics.sum(axis=0)))
+        if name == task.metric and resamples:
+            interval = bootstrap(statistics, metric.value, resamples=resamples, bounds=metric.bounds)
+    return Score(
+        task.metric, values[task.metric], interval, values, given.rows, given.seconds, given.answers, given.logits
+    )
+
+
+def answer(
+    predictor: Predictor, examples: Sequence[Any], *, title: str = "answer", progress: Progress = SILENT
+) -> Answers:
+    """Answer every row; logits that are not numbers are refused."""
     if not examples:
         raise UserError("There are no rows to score.")
     started = time.perf_counter()
@@ -63,23 +91,19 @@ def score(
         if not np.isfinite(row).all():
             raise UserError(f"The model gives logits that are not numbers (NaN) for row {feature.example + 1}.")
     answers = task.decode(examples, features, logits)
-    seconds = time.perf_counter() - started
-    values: dict[str, float] = {}
-    interval = None
-    for name, metric in task.metrics.items():
-        statistics = task.statistics(name, examples, answers)
-        values[name] = float(metric.value(statistics.sum(axis=0)))
-        if name == task.metric and resamples:
-            interval = bootstrap(statistics, metric.value, resamples=resamples, bounds=metric.bounds)
-    return Score(task.metric, values[task.metric], interval, values, len(examples), seconds, answers, logits)
+    return Answers(len(examples), time.perf_counter() - started, answers, logits)
 
 
-def compare(predictor: Predictor, examples: Sequence[Any], reference: Score, other: Score) -> Comparison:
+def compare(
+    predictor: Predictor, examples: Sequence[Any], reference: Score | Answers, other: Score | Answers
+) -> Comparison:
     """How much worse the other system is on the same rows."""
     task = predictor.task
-    metric = task.metrics[task.metric]
-    ours, theirs = (task.statistics(task.metric, examples, scored.answers) for scored in (reference, other))
-    drop = paired(ours, theirs, metric.value, greater_is_better=metric.greater_is_better)
+    drop = None
+    if isinstance(reference, Score) and isinstance(other, Score):
+        metric = task.metrics[task.metric]
+        ours, theirs = (task.statistics(task.metric, examples, scored.answers) for scored in (reference, other))
+        drop = paired(ours, theirs, metric.value, greater_is_better=metric.greater_is_better)
     agreement = task.agreement(reference.answers, other.answers)
     shapes = [[row.shape for row in scored.logits] for scored in (reference, other)]
     change = None  # two systems may cut rows into other windows

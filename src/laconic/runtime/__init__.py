@@ -1,6 +1,7 @@
 """Run an artifact: load, predict. No torch, no transformers, ever."""
 
-from .load import choose, load, open_encoder
+from .choose import ClassWarning, choose
+from .load import load, open_encoder
 from .predictor import Predictor
 
-__all__ = ["Predictor", "choose", "load", "open_encoder"]
+__all__ = ["ClassWarning", "Predictor", "choose", "load", "open_encoder"]

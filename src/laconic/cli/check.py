@@ -1,0 +1,74 @@
+"""Replay an artifact's probe on this machine; fails if its predictions moved."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from ..engines.cpu import cpu
+from ..measure.check import Replay, check
+from . import console
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("artifact", metavar="DIR", help="artifact")
+    parser.add_argument("--engine", help="onnxruntime or openvino (every one that is installed)")
+    parser.add_argument("--threads", type=int, help="threads (all cores)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replay, print; 1 if anything moved or failed."""
+    done = check(arguments.artifact, arguments.engine, arguments.threads, progress=console.progress())
+    bad = [one for one in done if one.verdict in ("moved", "failed")]
+    here = cpu()
+    if arguments.json:
+        content = {"class": here.cpu_class, "name": here.name}
+        console.emit({"ok": not bad, "cpu": content, "replays": [_as_json(one) for one in done]})
+        return 1 if bad else 0
+    print(f"{arguments.artifact} on CPU class {here.cpu_class} ({here.name})")
+    for one in done:
+        print(f"{one.verdict}: {one.graph} on {one.engine}, {one.precision}: {said(one)}")
+    if bad:
+        good = [one.engine for one in done if one.verdict == "ok"]
+        other = f"use --engine {good[0]}, or " if good and good[0] not in {one.engine for one in bad} else ""
+        print(
+            f"What to do: {other}install the engine's version that the artifact was made with, "
+            "or make the artifact anew, INT8 with --cpu_classes all."
+        )
+    return 1 if bad else 0
+
+
+def said(one: Replay) -> str:
+    """Tell the numbers of a replay, or why there are none."""
+    if one.change is None:
+        return one.reason
+    change = one.change
+    parts = []
+    if change.answers:
+        allowed = f" (allowed {change.moved_limit})" if change.moved_limit else ""
+        ties = f", and {change.ties} ties" if change.ties else ""
+        parts.append(f"{change.moved} of {change.answers} answers moved{allowed}{ties}")
+    parts.append(
+        f"logits moved by up to {_share(change.max_change)} of the largest (allowed {_share(change.max_limit)}), "
+        f"on average {_share(change.mean_change)} (allowed {_share(change.mean_limit)})"
+    )
+    if one.precision != "fp32" and one.same_answer_as_fp32 is not None:
+        parts.append(f"{100 * one.same_answer_as_fp32:.1f} % of the answers are FP32's")
+    return "; ".join(parts)
+
+
+def _as_json(one: Replay) -> dict[str, Any]:
+    content = asdict(one)
+    return {**content, "change": None if one.change is None else {**asdict(one.change), "within": one.change.within}}
+
+
+def _share(value: float) -> str:
+    """Write a share in percent, small ones too.
+
+    >>> _share(0.1234), _share(0.00000123), _share(0.0)
+    ('12 %', '0.00012 %', '0 %')
+    """
+    return "under 0.0001 %" if 0 < value < 1e-6 else f"{float(f'{100 * value:.2g}'):g} %"
