@@ -2,7 +2,7 @@
 
 >>> import laconic
 >>> sorted(laconic.__all__)
-['UserError', '__version__', 'runtime']
+['UserError', '__version__', 'load_model', 'runtime']
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import runtime
     from .errors import UserError
+    from .reload import load_model
 
 __version__ = "0.1.0.dev0"
-__all__ = ["UserError", "__version__", "runtime"]
+__all__ = ["UserError", "__version__", "load_model", "runtime"]
 
-_HOMES = {"UserError": ".errors", "runtime": ".runtime"}
+_HOMES = {"UserError": ".errors", "load_model": ".reload", "runtime": ".runtime"}
 """Public names and the modules that hold them, imported at first use."""
 
 
