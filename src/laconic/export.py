@@ -20,7 +20,6 @@ from .measure.score import Score, score
 from .probe import probe_batches, probe_examples, probe_features, write_probe
 from .progress import SILENT, Progress
 from .runtime import Predictor
-from .tasks import Encoder
 from .whole import check_destination, whole_folder
 
 GRAPH = "onnx/model.onnx"
@@ -71,10 +70,10 @@ def export(
             input_dtype=input_dtype,
             pad_token_id=encoder.pad_id,
             graphs=(Graph(GRAPH, _agreeing(off), "fp32"),),
-            score=_score_note(scored),
+            score=score_note(scored),
             laconic_version=__version__,
         )
-        _pack(scratch, folder, encoder, manifest)
+        pack(scratch, folder, manifest)
         advance(1)
     return Exported(artifacts.read(output_dir), off, scored)
 
@@ -88,7 +87,8 @@ def _agreeing(off: Mapping[str, float]) -> tuple[str, ...]:
     return tuple(name for name in ("onnxruntime", "openvino") if off.get(name, 0.0) <= TOLERANCE)
 
 
-def _score_note(scored: Score | None) -> dict[str, Any] | None:
+def score_note(scored: Score | None, engine: str = "onnxruntime") -> dict[str, Any] | None:
+    """What a manifest says of a score."""
     if scored is None or scored.interval is None:
         return None
     return {
@@ -97,11 +97,11 @@ def _score_note(scored: Score | None) -> dict[str, Any] | None:
         "interval": list(scored.interval),
         "rows": scored.rows,
         "on": "eval rows",
-        "engine": "onnxruntime",
+        "engine": engine,
     }
 
 
-def _pack(scratch: Path, folder: ModelFolder, encoder: Encoder, manifest: Manifest) -> None:
+def pack(scratch: Path, folder: ModelFolder, manifest: Manifest) -> None:
     """Put tokenizer, config and card beside the graph, then seal the folder."""
     from transformers import AutoTokenizer
 
@@ -110,7 +110,7 @@ def _pack(scratch: Path, folder: ModelFolder, encoder: Encoder, manifest: Manife
         tokenizer.save_pretrained(scratch / "tokenizer")
     shutil.copyfile(scratch / "tokenizer" / "tokenizer_config.json", scratch / "tokenizer_config.json")
     shutil.rmtree(scratch / "tokenizer")
-    (scratch / "tokenizer.json").write_text(encoder.to_json(), encoding="utf-8")
+    (scratch / "tokenizer.json").write_text(folder.encoder.to_json(), encoding="utf-8")
     shutil.copyfile(folder.path / "config.json", scratch / "config.json")
     (scratch / "README.md").write_text(card(folder.path.resolve().name, manifest), encoding="utf-8")
     artifacts.seal(scratch, manifest)

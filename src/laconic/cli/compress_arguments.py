@@ -1,0 +1,56 @@
+"""Options of `laconic compress` as flags, and back with the names that were really typed."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import types
+import typing
+from typing import Any
+
+from ..compression.options import CompressOptions
+from .arguments import truth
+
+METAVARS = {str: "TEXT", int: "INT", float: "FLOAT", bool: "true|false"}
+_HINTS = typing.get_type_hints(CompressOptions)
+
+
+def add_compress_options(parser: argparse.ArgumentParser) -> None:
+    """Give the parser a flag for each option; lists take several words, and a repeated flag adds to its list."""
+    group = parser.add_argument_group("how a model is made smaller")
+    for field in dataclasses.fields(CompressOptions):
+        kind, is_list = _kind(_HINTS[field.name])
+        more: dict[str, Any] = {"metavar": METAVARS[kind]}
+        if field.name == "strategy":
+            more |= {"nargs": "+", "action": "append"}
+        elif is_list:
+            more |= {"nargs": "+", "action": "extend"}
+        elif kind is bool:
+            more |= {"nargs": "?", "const": True, "type": truth}
+        # Without a default what is absent was not typed. Values stay texts: the dataclass reads them.
+        group.add_argument(f"--{field.name}", default=argparse.SUPPRESS, help=field.metadata["help"], **more)
+
+
+def take_compress_options(arguments: argparse.Namespace) -> tuple[CompressOptions, frozenset[str]]:
+    """Make the options from what was parsed; with them the names that were typed.
+
+    >>> parser = argparse.ArgumentParser()
+    >>> add_compress_options(parser)
+    >>> options, given = take_compress_options(parser.parse_args("--strategy ptq embeddings --seed 7".split()))
+    >>> options.strategy, options.seed, sorted(given)
+    (('ptq embeddings',), 7, ['seed', 'strategy'])
+    """
+    names = [field.name for field in dataclasses.fields(CompressOptions)]
+    typed = {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
+    if "strategy" in typed:  # blanks separate steps, so that the words after one flag are one strategy
+        typed["strategy"] = [" ".join(words) for words in typed["strategy"]]
+    return CompressOptions(**typed), frozenset(typed)
+
+
+def _kind(hint: Any) -> tuple[Any, bool]:
+    """The plain type of an annotation and whether it is a list: `tuple[int, ...] | None` is a list of int."""
+    if isinstance(hint, types.UnionType):
+        hint = typing.get_args(hint)[0]
+    if typing.get_origin(hint) is tuple:
+        return _kind(typing.get_args(hint)[0])[0], True
+    return hint, False

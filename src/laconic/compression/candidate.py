@@ -1,0 +1,124 @@
+"""One way to make the model smaller, written as an artifact: graphs for every engine over one set of integers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from .. import __version__, engines
+from .. import artifact as artifacts
+from ..artifact import MANIFEST, Artifact, Graph, Manifest, sha256
+from ..card import card
+from ..engines.cpu import cpu
+from ..engines.engine import Engine
+from ..engines.saturation import effective_class
+from ..export import GRAPH, score_note
+from ..graphs.share import save_sharing
+from ..graphs.write_onnxruntime import write_onnxruntime
+from ..graphs.write_qdq import write_qdq
+from ..measure.score import Score
+from ..probe import write_probe
+from ..quant_map import QuantMap
+from ..runtime.choose import Pair, ranked
+from ..strategy import Plan
+from ..tasks import Feature
+from .source import Source
+
+STANDARD = "onnx/model_quantized.onnx"
+"""Standard operators and all weights in one file, where optimum and transformers.js look; OpenVINO runs it."""
+
+FUSED = "onnx/model_onnxruntime.onnx"
+"""ONNX Runtime's fused integer operators, over the weights of the standard file."""
+
+SIGNED = "onnx/model_signed.onnx"
+"""Q/DQ with s8 and zero point 0 only, as TensorRT asks for, over the weights of the standard file."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A name, the plan that made it, what it says of every weight, and the folder with its graphs."""
+
+    name: str
+    plan: Plan
+    quant_map: QuantMap = field(repr=False)
+    folder: Path
+    graphs: tuple[Graph, ...]
+
+    def pairs(self) -> list[Pair]:
+        """Its graphs on the engines that are installed here, in the order in which the runtime prefers them."""
+        here = cpu().cpu_class
+        found = ranked(self.graphs, lambda graph, engine: effective_class(engine, here))
+        return [pair for pair in found if pair.engine in engines.installed()]
+
+    def size(self, graph: Graph) -> int:
+        """Bytes that an engine reads to run a graph."""
+        return sum((self.folder / name).stat().st_size for name in (graph.path, *graph.data))
+
+
+def write_candidate(
+    proto: Any, name: str, plan: Plan, quant_map: QuantMap, folder: Path, wanted: Sequence[str]
+) -> Candidate:
+    """Write the graphs for the engines that are wanted; the standard one is always there, as it holds the weights."""
+    classes = quant_map.cpu_classes
+    standard = [engine for engine in ("openvino", "onnxruntime") if engine in wanted]
+    if not quant_map.layers:  # only tables: one graph does for all
+        save_sharing(write_qdq(proto, quant_map, signed=False), {}, folder / "onnx", Path(STANDARD).name)
+        only = Graph(STANDARD, tuple(reversed(standard)), "int8", classes)
+        return Candidate(name, plan, quant_map, folder, (only,))
+    others = {}
+    graphs: tuple[Graph, ...] = (Graph(STANDARD, tuple(standard), "int8", classes),)
+    if "onnxruntime" in wanted:
+        others[Path(FUSED).name] = write_onnxruntime(proto, quant_map)
+        graphs = (Graph(FUSED, ("onnxruntime",), "int8", classes, (STANDARD,)), *graphs)
+    if plan.quantizer != "dynamic":
+        others[Path(SIGNED).name] = write_qdq(proto, quant_map, signed=True)
+        graphs = (*graphs, Graph(SIGNED, (), "int8", classes, (STANDARD,)))
+    save_sharing(write_qdq(proto, quant_map, signed=False), others, folder / "onnx", Path(STANDARD).name)
+    return Candidate(name, plan, quant_map, folder, graphs)
+
+
+def seal_candidate(
+    candidate: Candidate, source: Source, probed: Sequence[Feature], scored: Score | None, engine: str
+) -> Artifact:
+    """Put tokenizer, config, probe and card beside the graphs and seal the folder."""
+    folder = candidate.folder
+    for name in source.fp32.manifest.files:
+        if name not in (GRAPH, "probe.npz", "README.md"):
+            link(source.fp32.folder / name, folder / name)
+    runners: dict[str, Engine] = {}
+    for pair in candidate.pairs():
+        if f"int8_{pair.engine}" not in runners:  # an engine's own graph comes first
+            runners[f"int8_{pair.engine}"] = engines.load(pair.engine, folder / pair.graph.path, precision="int8")
+    fp32 = engines.load("onnxruntime", source.fp32.path(GRAPH))
+    write_probe(folder / "probe.npz", probed, source.encoder.pad_id, fp32=fp32, **runners)
+    manifest: Manifest = replace(
+        source.fp32.manifest,
+        graphs=candidate.graphs,
+        strategy=candidate.plan.name,
+        parents=(f"sha256:{sha256(source.fp32.path(GRAPH))}",),
+        score=score_note(scored, engine),
+        laconic_version=__version__,
+        files={},
+    )
+    (folder / "README.md").write_text(card(f"{source.name}, {candidate.name}", manifest), encoding="utf-8")
+    artifacts.seal(folder, manifest)
+    return artifacts.read(folder, verify=False)
+
+
+def link(source: Path, place: Path) -> None:
+    """Let two places share one file on disk; where the file system cannot, copy it."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, place)
+    except OSError:
+        shutil.copyfile(source, place)
+
+
+def link_artifact(artifact: Artifact, folder: Path) -> None:
+    """A second artifact with the same files."""
+    for name in (*artifact.manifest.files, MANIFEST):
+        link(artifact.folder / name, folder / name)

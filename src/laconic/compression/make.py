@@ -1,0 +1,112 @@
+"""From plans to `QuantMap`s: which candidates there are, and which of them are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..progress import SILENT, Progress
+from ..quant_map import QuantMap
+from ..quantize.dynamic import dynamic
+from ..quantize.embeddings import quantize_tables
+from ..quantize.ptq import PtqSettings, ptq
+from ..quantize.samples import Samples
+from ..quantize.targets import find_targets
+from ..strategy import Plan
+from .options import MOVING, CompressOptions
+
+
+@dataclass(frozen=True)
+class Made:
+    """A candidate before it is written: its name, plan and map."""
+
+    name: str
+    plan: Plan
+    quant_map: QuantMap
+
+
+def make(
+    proto: Any,
+    plans: Sequence[Plan],
+    options: CompressOptions,
+    samples: Samples | None,
+    *,
+    skip_layers: Sequence[str] = (),
+    sensitive: Sequence[str] = (),
+    progress: Progress = SILENT,
+) -> tuple[list[Made], dict[str, str]]:
+    """Every candidate of every plan; equal ones are one, and the second gives the first's name for the other.
+
+    `sensitive`: layers that are left float for the harm they do. All plans share one calibration.
+    """
+    attention = options.quantize_attention == "on"
+    targets = find_targets(proto, skip_layers=skip_layers, attention=attention)
+    if sensitive:
+        kept = tuple(layer for layer in targets.layers if layer.name not in sensitive)
+        targets = replace(targets, layers=kept, left_float=targets.left_float | dict.fromkeys(sensitive, "sensitive"))
+    tables, tables_left = quantize_tables(proto, skip_layers) if any(plan.embeddings for plan in plans) else ({}, {})
+    calibrated: Mapping[tuple[str, str], QuantMap] = {}
+    if samples is not None and any(plan.quantizer == "ptq" for plan in plans):
+        calibrated = ptq(proto, targets, samples, _settings(options), progress=progress)
+    made: list[Made] = []
+    same: dict[str, str] = {}
+    for plan in plans:
+        for name, quant_map in _maps(plan, calibrated, targets, options):
+            if plan.embeddings:
+                left_float = {**quant_map.left_float, **tables_left}
+                quant_map = replace(quant_map, tables=tables, left_float=left_float)
+            twin = next((one.name for one in made if equal(one.quant_map, quant_map)), None)
+            if twin is not None:
+                same[name] = twin
+            else:
+                made.append(Made(name, plan, quant_map))
+    return made, same
+
+
+def _maps(
+    plan: Plan, calibrated: Mapping[tuple[str, str], QuantMap], targets: Any, options: CompressOptions
+) -> list[tuple[str, QuantMap]]:
+    if plan.quantizer == "ptq":
+        return [(plan.candidate(*key), quant_map) for key, quant_map in calibrated.items()]
+    if plan.quantizer == "dynamic":
+        found = dynamic(targets, options.weight_quantize_type, options.cpu_classes)
+        return [(plan.candidate(), found)]
+    names = [layer.name for layer in targets.layers]
+    return [(plan.candidate(), QuantMap(left_float={**targets.left_float, **dict.fromkeys(names, "not_asked")}))]
+
+
+def _settings(options: CompressOptions) -> PtqSettings:
+    return PtqSettings(
+        algo_list=options.algo_list,
+        weight_quantize_type=options.weight_quantize_type,
+        adaround=options.round_type == "adaround",
+        bias_correction=options.bias_correction,
+        smooth=options.smooth,
+        moving_rate=options.moving_rate,
+        cpu_classes=options.cpu_classes,
+        seed=options.seed,
+    )
+
+
+def is_moving(options: CompressOptions) -> bool:
+    """Whether ranges are averaged over batches."""
+    return options.activation_quantize_type == MOVING
+
+
+def equal(one: QuantMap, other: QuantMap) -> bool:
+    """Whether two maps give the same graphs."""
+    if one.layers.keys() != other.layers.keys() or one.tables.keys() != other.tables.keys():
+        return False
+    if dict(one.products) != dict(other.products):
+        return False
+    return all(_equal_layers(one.layers[name], other.layers[name]) for name in one.layers)
+
+
+def _equal_layers(one: Any, other: Any) -> bool:
+    if one.range != other.range:
+        return False
+    pairs = ((getattr(one, part), getattr(other, part)) for part in ("integers", "scales", "smooth", "bias"))
+    return all(a is b or (a is not None and b is not None and np.array_equal(a, b)) for a, b in pairs)

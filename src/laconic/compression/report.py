@@ -1,0 +1,105 @@
+"""What a compress run found, in plain types: the content of `result.json`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+from ..artifact import sha256
+from ..engines.cpu import cpu
+from ..export import GRAPH
+from ..measure.score import Score
+from ..quant_map import REASONS, QuantMap
+from ..quantize.saturation import unsafe_pairs
+from .trial import Measured, folder_bytes
+
+if TYPE_CHECKING:
+    from .story import CompressionResult
+
+
+def as_json(result: CompressionResult) -> dict[str, Any]:
+    """Give everything that a reader, a report or a script asks for; scores are fractions, sizes bytes."""
+    here = cpu()
+    fp32 = result.fp32
+    return {
+        "laconic_version": __version__,
+        "model": result.source.name,
+        "task": result.source.task.name,
+        "metric": result.source.task.metric,
+        "cpu": {"class": here.cpu_class, "name": here.name, "threads_of_timings": 1},
+        "rows": {**result.rows.counts, "chosen_on": result.rows.chosen_on},
+        "notes": [*result.notes, *result.rows.notes],
+        "fp32": {
+            **_score(fp32.score),
+            "size": fp32.size,
+            "engine": fp32.engine,
+            "seconds_by_batch": {str(batch): seconds for batch, seconds in fp32.seconds.items()},
+            "sha256": sha256(result.source.fp32.path(GRAPH)),
+        },
+        "best": result.best.name,
+        "rule": result.choice.rule,
+        "met_max_drop": result.met,
+        "candidates": [_candidate(one, result) for one in result.candidates],
+        "same": result.same,
+        "layers": layers(result.best.candidate.quant_map),
+        "reasons": REASONS,
+        "sensitivity": result.sensitivity,
+        "test": None if result.test is None else {"fp32": _score(result.test[0]), "best": _score(result.test[1])},
+    }
+
+
+def layers(quant_map: QuantMap) -> list[dict[str, Any]]:
+    """What became of every layer, table and product of a map."""
+    found: list[dict[str, Any]] = []
+    for name, layer in quant_map.layers.items():
+        found.append(
+            {
+                "name": name,
+                "kind": "layer",
+                "precision": "int8",
+                "range": None if layer.range is None else [layer.range.low, layer.range.high],
+                "smoothed": layer.smooth is not None,
+                "unsafe_pairs": unsafe_pairs(layer.integers),
+            }
+        )
+    found += [{"name": name, "kind": "table", "precision": "int8"} for name in quant_map.tables]
+    found += [{"name": name, "kind": "product", "precision": "int8"} for name in quant_map.products]
+    left = quant_map.left_float.items()
+    return found + [{"name": name, "precision": "float", "reason": reason} for name, reason in left]
+
+
+def _candidate(one: Measured, result: CompressionResult) -> dict[str, Any]:
+    drop = one.comparison.drop
+    return {
+        "name": one.name,
+        "strategy": one.candidate.plan.name,
+        "path": f"candidates/{one.name}",
+        "engine": one.engine,
+        **_score(one.score),
+        "drop": None if drop is None else drop.drop,
+        "drop_interval": None if drop is None else [drop.low, drop.high],
+        "same_answer": one.comparison.same_answer,
+        "mean_abs_logit_change": one.comparison.mean_abs_logit_change,
+        "size": one.size,
+        "folder_size": folder_bytes(one.candidate),
+        "speed_by_batch": {
+            str(batch): {"ratio": ratio, "spread": [low, high]} for batch, (ratio, low, high) in one.speed.items()
+        },
+        "evaluation_seconds_by_threads": {
+            threads: {"fp32": before, "int8": after} for threads, (before, after) in one.evaluation.items()
+        },
+        "cpu_classes": list(one.candidate.quant_map.cpu_classes),
+        "why_not": result.choice.reasons.get(one.name),
+    }
+
+
+def _score(scored: Score | None) -> dict[str, Any]:
+    if scored is None:
+        return {"score": None}
+    return {
+        "score": scored.value,
+        "interval": list(scored.interval or ()),
+        "metrics": scored.metrics,
+        "rows": scored.rows,
+        "evaluation_seconds": scored.seconds,
+    }
