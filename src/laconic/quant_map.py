@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +33,12 @@ REASONS = {
 
 @dataclass(frozen=True)
 class Range:
-    """What an input may hold; 0 lies inside, so that padding and silence are exact."""
+    """What an input may hold; 0 lies inside, so that padding and silence are exact.
+
+    >>> step, zero = Range(-1, 3).unsigned()
+    >>> round(float(step), 4), zero
+    (0.0157, 64)
+    """
 
     low: float
     high: float
@@ -42,12 +49,12 @@ class Range:
 
     def unsigned(self) -> tuple[np.float32, int]:
         """Step and zero point of u8 codes 0 … 255."""
-        step = np.float32(max(self.high - self.low, _TINY) / 255)
+        step = np.float32(max((self.high - self.low) / 255, _TINY))
         return step, round(min(max(-self.low / float(step), 0), 255))
 
     def symmetric(self) -> np.float32:
         """Step of s8 codes -127 … 127 with zero point 0."""
-        return np.float32(max(self.high, -self.low, _TINY) / 127)
+        return np.float32(max(self.high / 127, -self.low / 127, _TINY))
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,12 @@ class QuantLayer:
     smooth: Floats | None = None
     bias: Floats | None = None
 
+    def __post_init__(self) -> None:
+        wide, out = _matrix(self.integers)
+        _fit("scales", self.scales, (out,), (1,))
+        _fit("smooth", self.smooth, (wide,))
+        _fit("bias", self.bias, (out,))
+
 
 @dataclass(frozen=True)
 class QuantTable:
@@ -72,6 +85,9 @@ class QuantTable:
 
     integers: Integers
     scales: Floats
+
+    def __post_init__(self) -> None:
+        _fit("scales", self.scales, (_matrix(self.integers)[0],))
 
 
 @dataclass(frozen=True)
@@ -143,12 +159,30 @@ class QuantMap:
                 left_float=notes["left_float"],
                 cpu_classes=tuple(notes["cpu_classes"]),
             )
-        except (OSError, ValueError, KeyError) as error:
+        except _UNREADABLE as error:
             raise UserError(f"This is not a saved QuantMap: {error}.", where=str(path)) from None
 
 
+# Damaged zip, no zip, another npz, other contents: NumPy gives each its own exception.
+_UNREADABLE = (
+    OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, KeyError, TypeError, AttributeError,
+)  # fmt: skip
+
+
+def _matrix(integers: Integers) -> tuple[int, int]:
+    if integers.dtype != np.int8 or integers.ndim != 2:
+        raise ValueError(f"The integers must be int8 [in, out]. Got {integers.dtype} {list(integers.shape)}.")
+    rows, columns = integers.shape
+    return rows, columns
+
+
+def _fit(part: str, array: Floats | None, *shapes: tuple[int]) -> None:
+    if array is not None and (array.dtype != np.float32 or array.shape not in shapes):
+        raise ValueError(f"The {part} must be float32 {list(shapes[0])}. Got {array.dtype} {list(array.shape)}.")
+
+
 def _pair(range_: Range) -> NDArray[np.float64]:
-    return np.array([range_.low, range_.high])
+    return np.array([range_.low, range_.high], np.float64)
 
 
 def _range(pair: NDArray[Any]) -> Range:

@@ -39,9 +39,7 @@ def _places(proto: Any, content: bytes) -> dict[bytes, tuple[int, int]]:
     for tensor in proto.graph.initializer:
         raw = _raw(tensor)
         if len(raw) >= SMALLEST:
-            place = content.find(raw, start)
-            if place < 0:
-                place = content.find(raw)
+            place = content.find(raw, start)  # found early, where equal bytes lie, is found as well
             start = place + len(raw)
             places[raw] = (place, len(raw))
     return places

@@ -7,22 +7,19 @@ from onnx import TensorProto
 
 from ..quant_map import QuantMap
 from .layers import find_tables
-from .rewrite import Rewrite, node
+from .rewrite import Rewrite, matched, node
 
 
 def write_tables(rewrite: Rewrite, quant_map: QuantMap) -> None:
     """Dequantize only the rows that are gathered."""
-    for table in find_tables(rewrite.proto):
-        if table.name not in quant_map.tables:
-            continue
-        quantized = quant_map.tables[table.name]
-        integers = rewrite.constant(f"{table.name}.int8", quantized.integers)
-        scales = rewrite.constant(f"{table.name}.scales", quantized.scales[:, None].astype(np.float32))
-        base = table.output
+    for table, quantized in matched(find_tables(rewrite.proto), quant_map.tables):
+        rows = rewrite.constant(f"{table.name}.rows", quantized.integers)
+        scales = rewrite.constant(f"{table.name}.row_scales", quantized.scales[:, None].astype(np.float32))
+        codes, numbers, scale = (rewrite.new(f"{table.output}.{part}") for part in ("codes", "float", "scale"))
         nodes = [
-            node("Gather", [integers, table.indices], f"{base}.codes", axis=0),
-            node("Cast", [f"{base}.codes"], f"{base}.float", to=TensorProto.FLOAT),
-            node("Gather", [scales, table.indices], f"{base}.scale", axis=0),
-            node("Mul", [f"{base}.float", f"{base}.scale"], base),
+            node("Gather", [rows, table.indices], codes, axis=0),
+            node("Cast", [codes], numbers, to=TensorProto.FLOAT),
+            node("Gather", [scales, table.indices], scale, axis=0),
+            node("Mul", [numbers, scale], table.output),
         ]
         rewrite.instead(table.output, nodes)
