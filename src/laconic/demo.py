@@ -10,14 +10,16 @@ from pathlib import Path
 
 import numpy as np
 
+from . import artifact as artifacts
 from . import engines
 from .artifact import is_artifact, sha256
 from .data import read
 from .errors import UserError, existing
 from .measure.benchmark import Contestant, Timing, alternate, full_batch
-from .measure.score import Score, score
+from .measure.score import Score, compare, score
 from .options import TaskOptions
 from .progress import Progress
+from .runtime import choose
 from .systems import System, opener
 from .tasks import Columns
 
@@ -32,25 +34,31 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the demo's table."""
+    """One line of the demo's table; `size` is what the engine reads, in bytes; `same_answer` as torch gives."""
 
     engine: str
     score: Score
     timing: Timing
+    size: int
+    same_answer: float
 
 
 def demo(output: Path, model: str | None, progress: Progress) -> list[Line]:
-    """Fine-tune, export, then score and time on every engine; what an earlier run made is used again."""
+    """Fine-tune, export, compress, then score and time all of it; what an earlier run made is used again."""
     encoder = existing(model, "model folder") if model else pip_carried_encoder()
-    tuned, artifact = output / "model", output / "artifact"
+    tuned, artifact, compressed = output / "model", output / "artifact", output / "compressed"
     _keep_to_one_encoder(output, encoder)
     train, dev = _data(output, progress)
     _once(tuned, lambda: _finetune(encoder, train, dev, tuned, progress), progress, (tuned / "config.json").is_file())
     _once(artifact, lambda: _export(tuned, dev, artifact, progress), progress, is_artifact(artifact))
+    finished = (compressed / "result.json").is_file()
+    _once(compressed, lambda: _compress(tuned, train, dev, compressed, progress), progress, finished)
     with opener(progress=progress) as open_system:
         folders = {"torch": tuned, "onnxruntime": artifact, "openvino": artifact}
         systems = [open_system(folders[name], name, 1) for name in folders if name in engines.installed()]
-        return _measure(systems, dev, progress)
+        systems.append(open_system(compressed / "best", "auto", 1))
+        sizes = [_size(tuned), *(_size(artifact) for _ in systems[1:-1]), _size(compressed / "best")]
+        return _measure(systems, sizes, dev, progress)
 
 
 def pip_carried_encoder() -> Path:
@@ -143,7 +151,24 @@ def _export(model: Path, dev: Path, output: Path, progress: Progress) -> None:
     export(folder, output, examples=folder.task.read(read(dev), Columns(), labelled=True), progress=progress)
 
 
-def _measure(systems: list[System], dev: Path, progress: Progress) -> list[Line]:
+def _compress(model: Path, train: Path, dev: Path, output: Path, progress: Progress) -> None:
+    from .compression.divide import Data
+    from .compression.options import CompressOptions
+    from .compression.story import compress
+
+    options = CompressOptions(strategy=("ptq+embeddings",), seed=SEED)
+    compress(model, output, Data(read(train), read(dev)), options, progress=progress)
+
+
+def _size(folder: Path) -> int:
+    """Bytes that are read to run a model: its weights, or the graph that the runtime chooses."""
+    if not is_artifact(folder):
+        return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    opened = artifacts.read(folder, verify=False)
+    return opened.loaded_bytes(choose(opened)[0])
+
+
+def _measure(systems: list[System], sizes: list[int], dev: Path, progress: Progress) -> list[Line]:
     examples = systems[0].predictor.task.read(read(dev), Columns(), labelled=True)
     scores = [
         score(system.predictor, examples, title=f"evaluate on {system.engine}", progress=progress) for system in systems
@@ -151,4 +176,9 @@ def _measure(systems: list[System], dev: Path, progress: Progress) -> list[Line]
     batch = full_batch(BATCH, LENGTH, systems[0].predictor.encoder.vocab_size)
     contestants = [Contestant(s.model, s.engine, lambda s=s: s.predictor.engine.run(batch)) for s in systems]  # type: ignore[misc]
     timings = alternate(contestants, contestants[0].label, seconds=3.0, title="benchmark", progress=progress)
-    return [Line(s.engine, scored, timing) for s, scored, timing in zip(systems, scores, timings, strict=True)]
+    lines = []
+    for system, scored, timing, size in zip(systems, scores, timings, sizes, strict=True):
+        same = compare(system.predictor, examples, scores[0], scored).same_answer
+        name = f"{system.engine} INT8" if system is systems[-1] else system.engine
+        lines.append(Line(name, scored, timing, size, same))
+    return lines

@@ -7,6 +7,7 @@ from typing import Any
 
 from .artifact import is_artifact
 from .errors import UserError, existing, missing_package
+from .torch_dynamic import is_dynamic
 
 
 def load_model(folder: str | Path) -> Any:
@@ -24,7 +25,7 @@ def load_model(folder: str | Path) -> Any:
         raise UserError(what, where=str(folder), hint="Open it with laconic.runtime.load.")
     try:
         from .engines.torch import load_module
-        from .torch_dynamic.folder import is_dynamic, read_dynamic
+        from .torch_dynamic.folder import read_dynamic
     except ImportError:
         raise missing_package("torch", "loading a torch model", "compress") from None
     return read_dynamic(folder) if is_dynamic(folder) else load_module(folder)

@@ -17,8 +17,10 @@ from .errors import UserError, existing, nearest
 from .folder import longest, make_task, open_folder, read_config
 from .options import TaskOptions
 from .progress import SILENT, Progress
+from .reload import load_model
 from .runtime import Predictor
 from .tasks import Task, from_json, to_json
+from .torch_dynamic import is_dynamic
 
 SPELLINGS = (*engines.ENGINES, "openvino-bf16")
 
@@ -75,7 +77,9 @@ class Opener:
 
     def _folder(self, path: Path, threads: int | None) -> System:
         opened = open_folder(path, self.options)
-        predictor = Predictor(opened.task, opened.encoder, engines.load("torch", path, threads=threads))
+        model = load_model(path) if is_dynamic(path) else path
+        runner = engines.load("torch", model, threads=threads)
+        predictor = Predictor(opened.task, opened.encoder, runner)
         return System(path.resolve().name, "torch", path, predictor, longest(opened.config))
 
     def _export(self, path: Path) -> Artifact:

@@ -24,7 +24,8 @@ import laconic
 from laconic.errors import Failure, UserError
 from laconic.folder import open_folder
 from laconic.quantize.weights import quantize_weight
-from laconic.torch_dynamic.folder import MANIFEST, WEIGHTS, is_dynamic
+from laconic.torch_dynamic import MANIFEST, is_dynamic
+from laconic.torch_dynamic.folder import WEIGHTS
 from laconic.torch_dynamic.linear import DynamicLinear
 from laconic.torch_dynamic.write import DynamicReport, write_dynamic
 from models import FAMILIES, build

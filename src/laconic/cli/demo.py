@@ -1,4 +1,4 @@
-"""See all of it on a small real model, offline: fine-tune, export, evaluate, benchmark. About five minutes."""
+"""See all of it on a small real model, offline: fine-tune, export, compress, evaluate, benchmark. About six minutes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,14 @@ def run(arguments: argparse.Namespace) -> int:
     lines = demo(output, arguments.model_name_or_path, console.progress())
     if arguments.json:
         rows = [
-            {"engine": x.engine, "score": x.score.value, "interval": x.score.interval, **asdict(x.timing)}
+            {
+                **asdict(x.timing),
+                "engine": x.engine,
+                "score": x.score.value,
+                "interval": x.score.interval,
+                "size": x.size,
+                "same_answer": x.same_answer,
+            }
             for x in lines
         ]
         console.emit({"cpu": {"class": cpu().cpu_class}, "lines": rows})
@@ -33,12 +40,14 @@ def run(arguments: argparse.Namespace) -> int:
     console.table(
         f"film reviews, {lines[0].score.rows} dev rows; batch {BATCH}, length {LENGTH}, one thread, "
         f"CPU class {cpu().cpu_class}",
-        ["engine", lines[0].score.metric, "95 % interval", "ms a batch", "× torch", "spread"],
+        ["engine", lines[0].score.metric, "95 % interval", "same answer", "MB", "ms a batch", "× torch", "spread"],
         [
             [
                 line.engine,
                 console.points(line.score.value),
                 console.interval(line.score.interval),
+                f"{100 * line.same_answer:.1f} %",
+                f"{line.size / 1e6:.1f}",
                 f"{1000 * line.timing.seconds:.1f}",
                 f"{line.timing.ratio:.2f}",
                 f"{line.timing.spread[0]:.2f} to {line.timing.spread[1]:.2f}",
@@ -46,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
             for line in lines
         ],
     )
-    print(f"The artifact, which runs without torch, is {output / 'artifact'}. Next:")
-    print(f"  echo 'A quiet, moving film.' | laconic predict {output / 'artifact'}")
+    best = output / "compressed" / "best"
+    print(f"The INT8 artifact, which runs without torch, is {best}. Next:")
+    print(f"  echo 'A quiet, moving film.' | laconic predict {best}")
     return 0

@@ -16,10 +16,10 @@ from ..artifact import sha256
 from ..engines.torch import HEADS, quiet_transformers
 from ..errors import UserError
 from ..typed import fill
+from . import MANIFEST
 from .linear import DynamicLinear
 
 FORMAT_VERSION = 1
-MANIFEST = "laconic_quantized.json"
 WEIGHTS = "model_quantized.safetensors"
 """Not `model.safetensors`: transformers would take that, and draw what it does not find there at random."""
 
@@ -59,11 +59,6 @@ def read_dynamic(folder: str | Path) -> Any:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise UserError(f"The quantized model cannot be loaded: {reason}", where=str(folder)) from error
     return module.requires_grad_(False).eval()
-
-
-def is_dynamic(folder: str | Path) -> bool:
-    """Tell a folder of `write_dynamic` from other model folders."""
-    return (Path(folder) / MANIFEST).is_file()
 
 
 def _build(folder: Path, architecture: str, tensors: Mapping[str, Any]) -> Any:

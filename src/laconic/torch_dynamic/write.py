@@ -22,7 +22,8 @@ from ..folder import NOTES, read_notes
 from ..quantize.targets import FEWEST_OUTPUTS
 from ..quantize.weights import KINDS, quantize_weight
 from ..whole import check_destination, whole_folder
-from .folder import MANIFEST, WEIGHTS, DynamicManifest, read_dynamic
+from . import MANIFEST
+from .folder import WEIGHTS, DynamicManifest, read_dynamic
 from .linear import DynamicLinear
 
 _TOKENIZER = (
