@@ -2,7 +2,7 @@
 
 >>> import laconic
 >>> sorted(laconic.__all__)
-['UserError', '__version__', 'load_model', 'runtime']
+['UserError', '__version__', 'compress', 'load_model', 'runtime']
 """
 
 from __future__ import annotations
@@ -12,13 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import runtime
+    from .compression.call import compress
     from .errors import UserError
     from .reload import load_model
 
 __version__ = "0.1.0.dev0"
-__all__ = ["UserError", "__version__", "load_model", "runtime"]
+__all__ = ["UserError", "__version__", "compress", "load_model", "runtime"]
 
-_HOMES = {"UserError": ".errors", "load_model": ".reload", "runtime": ".runtime"}
+_HOMES = {
+    "UserError": ".errors",
+    "compress": ".compression.call",
+    "load_model": ".reload",
+    "runtime": ".runtime",
+}
 """Public names and the modules that hold them, imported at first use."""
 
 

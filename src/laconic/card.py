@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from textwrap import fill
 from typing import Any
 
-from .artifact import Manifest
+from .artifact import Graph, Manifest
 
 USES = {
     "sequence_classification": (
@@ -26,6 +27,15 @@ PIPELINE_TAGS = {
     "token_classification": "token-classification",
     "question_answering": "question-answering",
 }
+OTHER_TOOLS = "other tools (TensorRT, and others that want s8 with zero point 0)"
+DYNAMIC = (
+    "The ranges of inputs are taken from each batch as it runs. An answer may therefore depend, a little, on the rows "
+    "that share its batch; ask row by row (`batch_size=1`) where it must not."
+)
+ONE_CLASS = (
+    "The weights use all 8 bits, which older CPUs cannot sum exactly: elsewhere answers may be wrong. "
+    "`laconic check` tells whether they are."
+)
 
 
 def card(name: str, manifest: Manifest) -> str:
@@ -44,8 +54,7 @@ def card(name: str, manifest: Manifest) -> str:
         shown = ", ".join(f"`{label}`" for label in labels[:20]) + (" …" if len(labels) > 20 else "")
         rows.append((f"labels ({len(labels)}, in order)", shown))
     rows.append(("score", score_line(manifest.score)))
-    for graph in manifest.graphs:
-        rows.append((f"`{graph.path}`", f"{graph.precision}, for {', '.join(graph.engines)}"))
+    rows += [(f"`{graph.path}`", graph_line(graph)) for graph in manifest.graphs]
     table = "\n".join(f"| {left} | {right} |" for left, right in rows)
     return f"""---
 library_name: laconic
@@ -65,9 +74,32 @@ from laconic import runtime
 model = runtime.load("path/to/this/folder")
 {call}  # {gives}
 ```
-
+{_notes(manifest)}
 Every file's sha256 stands in `laconic.json` and is checked when the folder is loaded.
 """
+
+
+def graph_line(graph: Graph) -> str:
+    """Say a graph's arithmetic, the engines that run it, and the CPUs on which it is right.
+
+    >>> graph_line(Graph("onnx/model_signed.onnx", (), "int8"))
+    'INT8, for other tools (TensorRT, and others that want s8 with zero point 0), right on every CPU'
+    """
+    engines = ", ".join(graph.engines) or OTHER_TOOLS
+    if graph.precision != "int8":
+        return f"{graph.precision.upper()}, for {engines}"
+    where = "every CPU" if "all" in graph.cpu_classes else f"CPUs of the classes {', '.join(graph.cpu_classes)} alone"
+    return f"INT8, for {engines}, right on {where}"
+
+
+def _notes(manifest: Manifest) -> str:
+    """What a user of this strategy must know, as paragraphs."""
+    said = ""
+    if "dynamic" in manifest.strategy.split("+"):
+        said += "\n" + fill(DYNAMIC, 120) + "\n"
+    if any(graph.precision == "int8" and "all" not in graph.cpu_classes for graph in manifest.graphs):
+        said += "\n" + fill(ONE_CLASS, 120) + "\n"
+    return said
 
 
 def score_line(score: Mapping[str, Any] | None) -> str:

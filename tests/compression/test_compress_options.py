@@ -11,7 +11,7 @@ import pytest
 
 from laconic.cli import _Parser
 from laconic.cli.compress_arguments import add_compress_options, take_compress_options
-from laconic.compression.options import ALGORITHMS, EFFECT, READERS, CompressOptions, check, resolve, skipped
+from laconic.compression.options import ALGORITHMS, EFFECT, READERS, CompressOptions, check, resolve
 from laconic.errors import UserError
 from laconic.quantize.calibrators import CALIBRATORS
 from laconic.strategy import parse_all
@@ -313,18 +313,6 @@ def test_engine_that_is_not_installed_names_the_pip_line(monkeypatch: pytest.Mon
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "openvino" else found(name))
     assert "pip install 'laconic[openvino]'" in refused("--engines", "openvino")
-
-
-def test_skip_patterns_name_layers_and_none_goes_unused() -> None:
-    names = ["encoder.0.query.weight", "encoder.1.query.weight", "encoder.0.Query.weight", "pooler.dense.weight"]
-    assert skipped(["*.query.*"], names) == tuple(names[:2])
-    assert skipped(["pooler.dense.weight", "*[01].q*"], names) == (names[0], names[1], names[3])
-    assert skipped([], names) == ()
-    with pytest.raises(UserError, match=r"'poolr.dense.weight' names no layer\.") as caught:
-        skipped(["*.query.*", "poolr.dense.weight"], names)
-    assert caught.value.hint == "Layers have names such as 'pooler.dense.weight'."
-    with pytest.raises(UserError, match="The model has none"):
-        skipped(["*"], [])
 
 
 def test_algorithms_are_the_calibrators() -> None:

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from .. import __version__, engines
 from .. import artifact as artifacts
-from ..artifact import MANIFEST, Artifact, Graph, Manifest, sha256
+from ..artifact import MANIFEST, Artifact, Graph, Manifest
 from ..card import card
 from ..engines.cpu import cpu
 from ..engines.engine import Engine
 from ..engines.saturation import effective_class
-from ..export import GRAPH, score_note
+from ..export import GRAPH
 from ..graphs.share import save_sharing
 from ..graphs.write_onnxruntime import write_onnxruntime
 from ..graphs.write_qdq import write_qdq
-from ..measure.score import Score
 from ..probe import write_probe
 from ..quant_map import QuantMap
 from ..runtime.choose import Pair, ranked
 from ..strategy import Plan
 from ..tasks import Feature
+from .emulate import write_emulated
 from .source import Source
 
 STANDARD = "onnx/model_quantized.onnx"
@@ -53,6 +53,13 @@ class Candidate:
         here = cpu().cpu_class
         found = ranked(self.graphs, lambda graph, engine: effective_class(engine, here))
         return [pair for pair in found if pair.engine in engines.installed()]
+
+    def load(self, pair: Pair, threads: int | None = None, *, emulated: Path | None = None) -> Engine:
+        """Load one of its graphs; `emulated`: a folder for the exact form of graphs that are not for this CPU."""
+        graph = self.folder / pair.graph.path
+        if emulated is None or pair.fits:
+            return engines.load(pair.engine, graph, threads=threads, precision="int8")
+        return engines.load("onnxruntime", write_emulated(graph, emulated / f"{self.name}.onnx"), threads=threads)
 
     def size(self, graph: Graph) -> int:
         """Bytes that an engine reads to run a graph."""
@@ -82,25 +89,27 @@ def write_candidate(
 
 
 def seal_candidate(
-    candidate: Candidate, source: Source, probed: Sequence[Feature], scored: Score | None, engine: str
+    candidate: Candidate,
+    source: Source,
+    probed: Sequence[Feature],
+    score: Mapping[str, Any] | None,
+    runners: Mapping[str, Engine],
 ) -> Artifact:
-    """Put tokenizer, config, probe and card beside the graphs and seal the folder."""
+    """Put tokenizer, config, probe and card beside the graphs and seal the folder.
+
+    `score`: what the manifest says of it. `runners`: the FP32 model as "fp32", the candidate's own as "int8_<engine>".
+    """
     folder = candidate.folder
     for name in source.fp32.manifest.files:
         if name not in (GRAPH, "probe.npz", "README.md"):
             link(source.fp32.folder / name, folder / name)
-    runners: dict[str, Engine] = {}
-    for pair in candidate.pairs():
-        if f"int8_{pair.engine}" not in runners:  # an engine's own graph comes first
-            runners[f"int8_{pair.engine}"] = engines.load(pair.engine, folder / pair.graph.path, precision="int8")
-    fp32 = engines.load("onnxruntime", source.fp32.path(GRAPH))
-    write_probe(folder / "probe.npz", probed, source.encoder.pad_id, fp32=fp32, **runners)
+    write_probe(folder / "probe.npz", probed, source.encoder.pad_id, **runners)
     manifest: Manifest = replace(
         source.fp32.manifest,
         graphs=candidate.graphs,
         strategy=candidate.plan.name,
-        parents=(f"sha256:{sha256(source.fp32.path(GRAPH))}",),
-        score=score_note(scored, engine),
+        parents=(f"sha256:{source.digest}",),
+        score=score,
         laconic_version=__version__,
         files={},
     )
@@ -119,6 +128,14 @@ def link(source: Path, place: Path) -> None:
 
 
 def link_artifact(artifact: Artifact, folder: Path) -> None:
-    """A second artifact with the same files."""
+    """A second artifact with the same files on disk, but for those that graphs keep their weights in.
+
+    From 1.21 on onnx reads no external data from a file with a second name ("potential hardlink attack").
+    """
+    weights = {name for graph in artifact.manifest.graphs for name in graph.data}
     for name in (*artifact.manifest.files, MANIFEST):
-        link(artifact.folder / name, folder / name)
+        if name in weights:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(artifact.folder / name, folder / name)
+        else:
+            link(artifact.folder / name, folder / name)

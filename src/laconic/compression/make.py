@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from ..errors import UserError
 from ..progress import SILENT, Progress
-from ..quant_map import QuantMap
+from ..quant_map import REASONS, QuantMap
 from ..quantize.dynamic import dynamic
 from ..quantize.embeddings import quantize_tables
 from ..quantize.ptq import PtqSettings, ptq
@@ -47,6 +49,9 @@ def make(
     if sensitive:
         kept = tuple(layer for layer in targets.layers if layer.name not in sensitive)
         targets = replace(targets, layers=kept, left_float=targets.left_float | dict.fromkeys(sensitive, "sensitive"))
+    for plan in plans:
+        if plan.quantizer and not targets.layers:
+            _refuse_float(plan, targets.left_float)
     tables, tables_left = quantize_tables(proto, skip_layers) if any(plan.embeddings for plan in plans) else ({}, {})
     calibrated: Mapping[tuple[str, str], QuantMap] = {}
     if samples is not None and any(plan.quantizer == "ptq" for plan in plans):
@@ -58,6 +63,8 @@ def make(
             if plan.embeddings:
                 left_float = {**quant_map.left_float, **tables_left}
                 quant_map = replace(quant_map, tables=tables, left_float=left_float)
+            if not (quant_map.layers if plan.quantizer else quant_map.tables):
+                _refuse_float(plan, quant_map.left_float)
             twin = next((one.name for one in made if equal(one.quant_map, quant_map)), None)
             if twin is not None:
                 same[name] = twin
@@ -76,6 +83,13 @@ def _maps(
         return [(plan.candidate(), found)]
     names = [layer.name for layer in targets.layers]
     return [(plan.candidate(), QuantMap(left_float={**targets.left_float, **dict.fromkeys(names, "not_asked")}))]
+
+
+def _refuse_float(plan: Plan, left_float: Mapping[str, str]) -> None:
+    """Refuse a candidate that would be the float model under another name."""
+    reasons = Counter(REASONS[reason] for reason in left_float.values())
+    why = "; ".join(f"{count} {reason}" for reason, count in reasons.items()) or "the graph has nothing to quantize"
+    raise UserError(f"The strategy '{plan.name}' would leave everything float: {why}.")
 
 
 def _settings(options: CompressOptions) -> PtqSettings:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields
-from fnmatch import fnmatchcase
 from typing import Any
 
 from ..engines import ENGINES, installed
@@ -136,20 +134,6 @@ def check(
     for engine in options.engines or ():
         if engine not in installed():
             raise missing_package(ENGINES[engine].packages[0], f"--engines {engine}", ENGINES[engine].extra)
-
-
-def skipped(patterns: Sequence[str], names: Collection[str]) -> tuple[str, ...]:
-    """The layers that patterns name; a pattern that names none is refused.
-
-    >>> skipped(["*.query", "pooler*"], ["layer.0.query", "layer.0.key", "pooler.dense"])
-    ('layer.0.query', 'pooler.dense')
-    """
-    for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in names):
-            near = difflib.get_close_matches(pattern, names, n=1) or list(names)[:1]  # not all of some hundred
-            hint = f"Layers have names such as '{near[0]}'." if near else "The model has none."
-            raise UserError(f"The '--skip_layers' pattern '{pattern}' names no layer.", hint=hint)
-    return tuple(name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns))
 
 
 def _strategies(name: str, value: Any) -> tuple[str, ...]:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import __version__
-from ..artifact import sha256
 from ..engines.cpu import cpu
-from ..export import GRAPH
-from ..measure.score import Score
+from ..measure.score import Comparison, Score
 from ..quant_map import REASONS, QuantMap
 from ..quantize.saturation import unsafe_pairs
-from .trial import Measured, folder_bytes
-
-if TYPE_CHECKING:
-    from .story import CompressionResult
+from .result import CompressionResult
+from .trial import Measured
 
 
 def as_json(result: CompressionResult) -> dict[str, Any]:
@@ -28,23 +24,40 @@ def as_json(result: CompressionResult) -> dict[str, Any]:
         "metric": result.source.task.metric,
         "cpu": {"class": here.cpu_class, "name": here.name, "threads_of_timings": 1},
         "rows": {**result.rows.counts, "chosen_on": result.rows.chosen_on},
-        "notes": [*result.notes, *result.rows.notes],
+        "notes": list(result.notes),
         "fp32": {
             **_score(fp32.score),
             "size": fp32.size,
-            "engine": fp32.engine,
+            "memory_mb": fp32.memory_mb,
+            "engine_by_batch": {str(batch): engine for batch, engine in fp32.engines.items()},
             "seconds_by_batch": {str(batch): seconds for batch, seconds in fp32.seconds.items()},
-            "sha256": sha256(result.source.fp32.path(GRAPH)),
+            "sha256": result.source.digest,
         },
         "best": result.best.name,
+        "path": "best",
         "rule": result.choice.rule,
+        "max_drop": result.max_drop,
         "met_max_drop": result.met,
         "candidates": [_candidate(one, result) for one in result.candidates],
-        "same": result.same,
+        "same": dict(result.same),
+        "screened_out": [
+            {
+                "name": one.name,
+                "strategy": one.strategy,
+                "same_answer": one.fidelity,
+                "mean_abs_logit_change": one.logit_change,
+            }
+            for one in result.screened
+        ],
         "layers": layers(result.best.candidate.quant_map),
         "reasons": REASONS,
-        "sensitivity": result.sensitivity,
-        "test": None if result.test is None else {"fp32": _score(result.test[0]), "best": _score(result.test[1])},
+        "sensitivity": dict(result.sensitivity),
+        "test": None
+        if result.test is None
+        else {
+            "fp32": _score(result.test.fp32),
+            "best": {**_score(result.test.best), **_comparison(result.test.comparison)},
+        },
     }
 
 
@@ -69,19 +82,17 @@ def layers(quant_map: QuantMap) -> list[dict[str, Any]]:
 
 
 def _candidate(one: Measured, result: CompressionResult) -> dict[str, Any]:
-    drop = one.comparison.drop
     return {
         "name": one.name,
         "strategy": one.candidate.plan.name,
         "path": f"candidates/{one.name}",
         "engine": one.engine,
+        "emulated": one.emulated,
         **_score(one.score),
-        "drop": None if drop is None else drop.drop,
-        "drop_interval": None if drop is None else [drop.low, drop.high],
-        "same_answer": one.comparison.same_answer,
-        "mean_abs_logit_change": one.comparison.mean_abs_logit_change,
+        **_comparison(one.comparison),
         "size": one.size,
-        "folder_size": folder_bytes(one.candidate),
+        "folder_size": one.folder_size,
+        "memory_mb": one.memory_mb,
         "speed_by_batch": {
             str(batch): {"ratio": ratio, "spread": [low, high]} for batch, (ratio, low, high) in one.speed.items()
         },
@@ -102,4 +113,14 @@ def _score(scored: Score | None) -> dict[str, Any]:
         "metrics": scored.metrics,
         "rows": scored.rows,
         "evaluation_seconds": scored.seconds,
+    }
+
+
+def _comparison(compared: Comparison) -> dict[str, Any]:
+    drop = compared.drop
+    return {
+        "drop": None if drop is None else drop.drop,
+        "drop_interval": None if drop is None else [drop.low, drop.high],
+        "same_answer": compared.same_answer,
+        "mean_abs_logit_change": compared.mean_abs_logit_change,
     }

@@ -2,49 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
+import math
+import shutil
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from ..artifact import Artifact, read
+from ..artifact import read
 from ..engines import installed
-from ..errors import Failure, UserError
+from ..errors import UserError
+from ..export import score_note
 from ..graphs.first_position import keep_first_position
-from ..measure.score import Score
 from ..options import TaskOptions
 from ..probe import probe_examples, probe_features
 from ..progress import SILENT, Progress
+from ..quantize.samples import Samples
 from ..quantize.sensitivity import sensitivity, too_harmful
 from ..strategy import Plan, check_offered, check_rows
 from . import choice
 from .candidate import Candidate, link_artifact, seal_candidate, write_candidate
-from .choice import Choice, Screened, screen
+from .choice import ROUNDING, Choice, Screened, screen
 from .divide import Data, DividedRows, divide_rows
-from .make import Made, make
+from .make import Made, equal, make
 from .options import CompressOptions, check, resolve
 from .output import Output
 from .report import as_json
-from .source import Source, open_source
+from .result import CompressionResult
+from .source import Source, find_origin, open_source
 from .trial import Baseline, Measured, Trial
 
+__all__ = ["CompressionResult", "Data", "compress"]
 
-@dataclass(frozen=True)
-class CompressionResult:
-    """The best artifact, everything that was tried, the rule that chose, and what it was all measured with."""
-
-    best: Measured
-    candidates: tuple[Measured, ...]
-    choice: Choice
-    fp32: Baseline
-    rows: DividedRows
-    source: Source = field(repr=False)
-    output_dir: Path
-    same: dict[str, str]
-    notes: tuple[str, ...]
-    sensitivity: dict[str, float]
-    test: tuple[Score, Score] | None
-    met: bool
-    """Whether the drop is at most `max_drop`; True where none was asked for."""
+SMALLEST = 0.25
+"""What a candidate takes of the FP32 model's size, at least."""
 
 
 def compress(
@@ -68,25 +58,25 @@ def compress(
     for plan in plans:
         check_offered(plan)
     plans, notes = resolve(options, plans)
-    check(options, plans, given, scored=data.evaluation is not None)
-    check_rows(plans, train=data.train is not None, evaluation=data.evaluation is not None)
-    with Output(output_dir, overwrite=overwrite) as output:
-        source = open_source(
-            model,
-            options.input_infer_model_path,
-            task_options or TaskOptions(),
-            output.scratch,
-            input_dtype=options.input_dtype,
-            progress=progress,
-        )
-        keep_first_position(source.proto)
-        rows = divide_rows(data, source, options, plans)
-        for note in (*notes, *rows.notes):
+    scored = data.evaluation is not None
+    _check_columns(data)
+    check(options, plans, given, scored=scored, bounds=(-math.inf, math.inf))
+    check_rows(plans, train=data.train is not None, evaluation=scored)
+    output = Output(output_dir, overwrite=overwrite)
+    origin = find_origin(model, options.input_infer_model_path, task_options or TaskOptions())
+    task = origin.folder.task
+    check(options, plans, given, scored=scored, bounds=task.metrics[task.metric].bounds)
+    rows = divide_rows(data, origin.folder, options, plans)
+    output.expect_room(int(origin.size * (1 + SMALLEST * len(plans))))
+    notes = (*notes, *rows.notes)
+    with output:
+        source = open_source(origin, output.scratch, input_dtype=options.input_dtype, progress=progress)
+        for note in notes:  # now that nothing more can be wrong with what was given
             progress.say(note)
-        trial = Trial(source, rows, progress)
+        keep_first_position(source.proto)
+        trial = Trial(source, rows, output.scratch, progress, options.seed)
         _check_origin(trial.fp32, options)
-        run = _Run(source, rows, options, plans, trial, output, progress)
-        result = run.tell(notes)
+        result = _Run(source, rows, options, plans, trial, output, progress).tell(notes)
         output.publish(as_json(result))
     return result
 
@@ -103,51 +93,51 @@ class _Run:
     output: Output
     progress: Progress
     harm: dict[str, float] = field(default_factory=dict)
+    screened: list[Screened] = field(default_factory=list)
 
     def tell(self, notes: Sequence[str]) -> CompressionResult:
-        """Make, measure, choose; while the drop is too large leave float what harms most, and try again."""
-        skip = () if self.options.skip_layers == ("auto",) else self.options.skip_layers
-        made, same = self._make(skip)
-        if self.options.sensitivity or self.options.skip_layers == ("auto",):
+        """Make, measure, choose; while the drop is too large try what else there is."""
+        made, same = self._make(self.rows.samples)
+        automatic = self.options.skip_layers == ("auto",)
+        if self.options.sensitivity or automatic:
             self._find_harm(made)
-        if self.options.skip_layers == ("auto",) and (harmful := too_harmful(self.harm)):
-            made, same = self._make(skip, sensitive=harmful)
+        if automatic and (harmful := too_harmful(self.harm)):
+            made, same = self._make(self.rows.samples, harmful)
         measured = self._measure(made)
-        chosen = self._choose(measured)
-        met = self._holds(measured, chosen)
-        left = 1
-        while not met and (more := self._spared(skip, left)):
-            measured += self._measure(more)
-            chosen = self._choose(measured)
-            met = self._holds(measured, chosen)
-            left *= 2
-        self.trial.time(measured)
+        further = self._further(made)
+        while not self._holds(measured) and (more := next(further, None)) is not None:
+            known = [one.candidate.quant_map for one in measured]
+            measured += self._measure([one for one in more if not any(equal(one.quant_map, map_) for map_ in known)])
+        measured = self.trial.time(measured)
         chosen = self._choose(measured)
         best = next(one for one in measured if one.name == chosen.best)
-        artifacts = {one.name: self._seal(one) for one in measured}
-        link_artifact(artifacts[best.name], self.output.scratch / "best")
-        test = self.trial.test(best)
+        weighed, test = self.trial.weigh(best), self.trial.test(best)
+        done = [self._sealed(weighed if one is best else one) for one in measured]
+        link_artifact(read(best.candidate.folder, verify=False), self.output.scratch / "best")
         return CompressionResult(
-            best,
-            tuple(measured),
-            chosen,
-            self.trial.fp32,
-            self.rows,
-            self.source,
-            self.output.place,
-            same,
-            tuple(notes),
-            self.harm,
-            test,
-            self._holds(measured, chosen),
+            best=next(one for one in done if one.name == chosen.best),
+            candidates=tuple(done),
+            choice=chosen,
+            fp32=self.trial.fp32,
+            rows=self.rows,
+            source=self.source,
+            output_dir=self.output.place,
+            same=same,
+            notes=tuple(notes),
+            screened=tuple(self.screened),
+            sensitivity=self.harm,
+            test=test,
+            max_drop=self.options.max_drop,
+            met=self._within(best),
         )
 
-    def _make(self, skip: Sequence[str], sensitive: Sequence[str] = ()) -> tuple[list[Made], dict[str, str]]:
+    def _make(self, samples: Samples | None, sensitive: Sequence[str] = ()) -> tuple[list[Made], dict[str, str]]:
+        skip = () if self.options.skip_layers == ("auto",) else self.options.skip_layers
         return make(
             self.source.proto,
             self.plans,
             self.options,
-            self.rows.samples,
+            samples,
             skip_layers=skip,
             sensitive=sensitive,
             progress=self.progress,
@@ -155,27 +145,25 @@ class _Run:
 
     def _find_harm(self, made: Sequence[Made]) -> None:
         first = next((one for one in made if one.plan.quantizer == "ptq"), made[0])
-        self.harm = sensitivity(
-            self.source.proto,
-            first.quant_map,
-            self.rows.judging_features(self.source),
-            self.source.encoder.pad_id,
-            self.source.task.centred_axis,
-            progress=self.progress,
-        )
+        pad_id, axis = self.source.encoder.pad_id, self.source.task.centred_axis
+        rows = self.rows.judging
+        self.harm = sensitivity(self.source.proto, first.quant_map, rows, pad_id, axis, progress=self.progress)
 
     def _measure(self, made: Sequence[Made]) -> list[Measured]:
         """Write and score; of many candidates only those that a look at a few rows leaves."""
         written = [self._write(one) for one in made]
-        looks = [self.trial.look(one) for one in written] if len(written) > choice.MANY else []
-        if looks:
-            kept = screen(
-                [
-                    Screened(one.name, one.plan.name, look.same_answer, look.mean_abs_logit_change or 0.0)
-                    for one, look in zip(written, looks, strict=True)
-                ]
-            )
+        if len(written) > choice.MANY:
+            looks = [(one, self.trial.look(one)) for one in written]
+            seen = [
+                Screened(one.name, one.plan.name, look.same_answer, look.mean_abs_logit_change or 0.0)
+                for one, look in looks
+            ]
+            kept = screen(seen)
             self.progress.say(f"Of {len(written)} candidates {len(kept)} are scored on all rows: {', '.join(kept)}.")
+            self.screened += [one for one in seen if one.name not in kept]
+            for one in written:
+                if one.name not in kept:
+                    shutil.rmtree(one.folder)
             written = [one for one in written if one.name in kept]
         return [self.trial.measure(one) for one in written]
 
@@ -184,18 +172,21 @@ class _Run:
         folder = self.output.scratch / "candidates" / made.name
         return write_candidate(self.source.proto, made.name, made.plan, made.quant_map, folder, wanted)
 
-    def _spared(self, skip: Sequence[str], count: int) -> list[Made]:
-        """The candidates once more with the most harmful layers left float; none when all are."""
-        if not any(plan.quantizer for plan in self.plans):
-            return []
-        if not self.harm:
-            self._find_harm(self._make(skip)[0])
-        harmful = list(self.harm)[:count]
-        if count >= 2 * len(self.harm):
-            return []
-        self.progress.say(f"The drop is above --max_drop: leaving {len(harmful)} of {len(self.harm)} layers float.")
-        made, _ = self._make(skip, sensitive=harmful)
-        return [Made(f"{one.name}-float{len(harmful)}", one.plan, one.quant_map) for one in made]
+    def _further(self, made: Sequence[Made]) -> Iterator[list[Made]]:
+        """What to try while the drop is above `max_drop`: more rows, then the most harmful layers left float."""
+        above = "The drop is above --max_drop:"
+        if self.rows.more is not None:
+            self.progress.say(f"{above} calibrating on {', '.join(self.rows.more.sets)} rows.")
+            yield self._make(self.rows.more)[0]
+        quantized = [one for one in made if one.plan.quantizer]
+        if quantized and not self.harm:
+            self._find_harm(quantized)
+        left = 1
+        while left < len(self.harm):  # with all of them float there would be nothing left to ship
+            self.progress.say(f"{above} leaving {left} of {len(self.harm)} layers float.")
+            spared, _ = self._make(self.rows.samples, list(self.harm)[:left])
+            yield [replace(one, name=f"{one.name}-float{left}") for one in spared]
+            left *= 2
 
     def _choose(self, measured: Sequence[Measured]) -> Choice:
         task = self.source.task
@@ -207,20 +198,39 @@ class _Run:
             greater_is_better=metric.greater_is_better,
         )
         beyond = {one.name: "drop above --max_drop" for one in measured if one not in pool}
-        return Choice(chosen.best, chosen.eligible, {**chosen.reasons, **beyond}, chosen.rule)
+        rule = f"Those whose drop is above --max_drop are out. {chosen.rule}" if beyond else chosen.rule
+        return Choice(chosen.best, chosen.eligible, {**chosen.reasons, **beyond}, rule)
 
     def _within(self, one: Measured) -> bool:
         limit, drop = self.options.max_drop, one.comparison.drop
-        return limit is None or (drop is not None and drop.drop <= limit)
+        return limit is None or (drop is not None and drop.drop <= limit + ROUNDING)
 
-    def _holds(self, measured: Sequence[Measured], chosen: Choice) -> bool:
-        return self._within(next(one for one in measured if one.name == chosen.best))
+    def _holds(self, measured: Sequence[Measured]) -> bool:
+        return any(self._within(one) for one in measured)
 
-    def _seal(self, one: Measured) -> Artifact:
-        probed = probe_features(
-            self.source.task, self.source.encoder, probe_examples(self.source.task, self.rows.scoring)
+    def _sealed(self, one: Measured) -> Measured:
+        """Make the artifact of a candidate; from here on it lies where it will be published."""
+        task, encoder = self.source.task, self.source.encoder
+        probed = probe_features(task, encoder, probe_examples(task, self.rows.scoring))
+        note = score_note(one.score, one.engine)
+        runners = {f"int8_{engine}": runner for engine, runner in self.trial.runners(one.candidate).items()}
+        artifact = seal_candidate(
+            one.candidate,
+            self.source,
+            probed,
+            note and {**note, "on": self.rows.chosen_on},
+            {"fp32": self.trial.exact.engine, **runners},
         )
-        return seal_candidate(one.candidate, self.source, probed, one.score, one.engine)
+        size = sum(path.stat().st_size for path in artifact.folder.rglob("*") if path.is_file())
+        place = self.output.place / "candidates" / one.name
+        return replace(one, folder_size=size, candidate=replace(one.candidate, folder=place))
+
+
+def _check_columns(data: Data) -> None:
+    if all(rows is None for rows in (data.train, data.evaluation, data.test)):
+        for name, value in asdict(data.columns).items():
+            if value is not None:
+                raise UserError(f"The '--{name}_column' option has no effect without rows.", hint="Leave it out.")
 
 
 def _check_origin(fp32: Baseline, options: CompressOptions) -> None:
@@ -228,25 +238,9 @@ def _check_origin(fp32: Baseline, options: CompressOptions) -> None:
     if wanted is None or fp32.score is None:
         return
     off = abs(fp32.score.value - wanted)
-    if off > options.origin_tolerance:
+    if off > options.origin_tolerance + ROUNDING:
         raise UserError(
             f"The FP32 model scores {fp32.score.metric} {fp32.score.value:.4f}, '--origin_metric' says {wanted:.4f}: "
             f"further off than '--origin_tolerance' {options.origin_tolerance}.",
             hint="Is this the right model, data file and length? Nothing was compressed.",
         )
-
-
-def expect_met(result: CompressionResult, options: CompressOptions) -> None:
-    """Fail where the drop could not be kept to `max_drop`."""
-    if not result.met and options.max_drop is not None and result.best.comparison.drop is not None:
-        raise Failure(
-            f"No candidate keeps the drop to {100 * options.max_drop:.2f} points: the best one has "
-            f"{100 * result.best.comparison.drop.drop:.2f}.",
-            where=str(result.output_dir),
-            hint="All candidates are there. Give more calibration rows, or allow more.",
-        )
-
-
-def open_best(result: CompressionResult) -> Artifact:
-    """The artifact that was chosen."""
-    return read(result.output_dir / "best")

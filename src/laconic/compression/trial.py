@@ -3,54 +3,68 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import engines, runtime
+from ..engines.engine import Engine
+from ..errors import Failure
 from ..export import GRAPH
 from ..folder import longest, read_config
 from ..measure.benchmark import Contestant, alternate, full_batch
+from ..measure.footprint import footprint
 from ..measure.score import Answers, Comparison, Score, answer, compare, score
 from ..progress import Progress
 from ..runtime import Predictor
 from . import choice
 from .candidate import Candidate
 from .divide import DividedRows
-from .rows import SCREENING
+from .rows import screening_rows
 from .source import Source
 
 BATCHES, LENGTH = (1, 16), 128
+SECONDS = 1.0
+"""How long each contestant is timed at each batch size, at least."""
 TIMED_ROWS = 1000
 """Rows of the table that dynamic prints, at most: its four evaluations are not to take longer than all else."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """The FP32 model: its score, its size in bytes, and seconds a batch of its fastest engine by batch size."""
+    """The FP32 model: its score, its size in bytes; by batch size its fastest engine and that one's seconds."""
 
     score: Score | None
     answers: Score | Answers = field(repr=False)
     size: int
+    engines: dict[int, str] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
-    engine: str = "onnxruntime"
+    memory_mb: float | None = None
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A candidate and what was measured of it. `speed` by batch size: × the fastest FP32 engine, with the spread."""
+    """A candidate and what was measured of it. `speed` by batch size: × the fastest FP32 engine, with the spread.
+
+    `emulated`: its graph is not for this machine's CPU class, and was scored with exact sums in floats.
+    """
 
     candidate: Candidate
     engine: str
     answers: Score | Answers = field(repr=False)
     comparison: Comparison
     size: int
+    emulated: bool = False
     statistics: NDArray[np.float64] | None = field(repr=False, default=None)
     speed: dict[int, tuple[float, float, float]] = field(default_factory=dict)
     evaluation: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Seconds to answer the rows with FP32 and with this, by threads; for dynamic alone."""
+    memory_mb: float | None = None
+    folder_size: int = 0
 
     @property
     def name(self) -> str:
@@ -71,89 +85,125 @@ class Measured:
         return choice.Contender(self.name, self.size, compared.same_answer, speed, change, self.statistics)
 
 
+@dataclass(frozen=True)
+class Tested:
+    """FP32 and the best on rows that chose nothing."""
+
+    fp32: Score
+    best: Score
+    comparison: Comparison
+
+
 class Trial:
     """One set of rows and the FP32 model on it; every candidate is measured against that."""
 
-    def __init__(self, source: Source, rows: DividedRows, progress: Progress) -> None:
+    def __init__(self, source: Source, rows: DividedRows, scratch: Path, progress: Progress, seed: int = 42) -> None:
         self._source, self._rows, self._progress = source, rows, progress
-        self._exact = self._predictor("onnxruntime", source.fp32.path(GRAPH), "fp32")
-        given = self._answer(self._exact, "FP32")
+        self._scratch = scratch / "emulated"
+        self.exact = self._predictor(engines.load("onnxruntime", source.fp32.path(GRAPH)))
+        given = self._answer(self.exact, "FP32")
         size = source.fp32.loaded_bytes(source.fp32.manifest.graphs[0])
         self.fp32 = Baseline(given if isinstance(given, Score) else None, given, size)
+        self._few = [rows.scoring[i] for i in screening_rows(np.arange(len(rows.scoring)), seed)]
+        self._few_answers: Answers | None = None
+        here = read_config(source.fp32.folder)
+        self.length = min(LENGTH, source.task.max_seq_length, longest(here) or LENGTH)
+
+    def runners(self, candidate: Candidate) -> dict[str, Engine]:
+        """The candidate on each engine, in its best graph for that; with exact sums where this CPU has none."""
+        found: dict[str, Engine] = {}
+        for pair in candidate.pairs():
+            if pair.engine not in found:  # an engine's own graph comes first
+                found[pair.engine] = candidate.load(pair, emulated=self._scratch)
+        return found
 
     def look(self, candidate: Candidate) -> Comparison:
         """Compare a candidate with FP32 on a few rows."""
-        few = np.unique(np.linspace(0, len(self._rows.scoring) - 1, SCREENING).astype(int))
-        examples = [self._rows.scoring[i] for i in few]
-        pair = candidate.pairs()[0]
-        predictor = self._predictor(pair.engine, candidate.folder / pair.graph.path, "int8")
-        exact, other = answer(self._exact, examples), answer(predictor, examples)
-        return compare(predictor, examples, exact, other)
+        if self._few_answers is None:
+            self._few_answers = answer(self.exact, self._few)
+        predictor = self._predictor(candidate.load(candidate.pairs()[0], emulated=self._scratch))
+        return compare(predictor, self._few, self._few_answers, answer(predictor, self._few))
 
     def measure(self, candidate: Candidate) -> Measured:
         """Score a candidate on the engine that the runtime would choose here."""
         pair = candidate.pairs()[0]
-        predictor = self._predictor(pair.engine, candidate.folder / pair.graph.path, "int8")
+        predictor = self._predictor(candidate.load(pair, emulated=self._scratch))
         given = self._answer(predictor, candidate.name)
         comparison = compare(predictor, self._rows.scoring, self.fp32.answers, given)
         statistics = None
         if isinstance(given, Score):
             statistics = predictor.task.statistics(given.metric, self._rows.scoring, given.answers)
-        return Measured(candidate, pair.engine, given, comparison, candidate.size(pair.graph), statistics)
+        size = candidate.size(pair.graph)
+        return Measured(candidate, pair.engine, given, comparison, size, not pair.fits, statistics)
 
-    def time(self, measured: list[Measured]) -> None:
+    def time(self, measured: Sequence[Measured]) -> list[Measured]:
         """Time one candidate of each plan and build against every FP32 engine, one thread; the others are alike."""
-        alike: dict[tuple[Any, ...], list[int]] = {}
-        for place, one in enumerate(measured):
-            alike.setdefault(_build(one), []).append(place)
-        length = min(LENGTH, self._source.task.max_seq_length, longest(read_config(self._source.fp32.folder)) or LENGTH)
-        speeds: dict[int, dict[int, tuple[float, float, float]]] = {places[0]: {} for places in alike.values()}
-        seconds = {}
+        alike: dict[tuple[Any, ...], list[str]] = {}
+        for one in measured:
+            alike.setdefault(_build(one), []).append(one.name)
+        firsts = [one for one in measured if one.name == alike[_build(one)][0]]
+        graph = self._source.fp32.path(GRAPH)
+        names = [name for name in engines.installed() if name != "torch"]
+        runners = [("FP32", name, engines.load(name, graph, threads=1)) for name in names]
+        runners += [(one.name, one.engine, one.candidate.load(one.candidate.pairs()[0], 1)) for one in firsts]
+        speeds: dict[str, dict[int, tuple[float, float, float]]] = {one.name: {} for one in firsts}
+        fp32 = {}
         for size in BATCHES:
-            batch = full_batch(size, length, self._source.encoder.vocab_size)
-            graph = self._source.fp32.path(GRAPH)
-            runners = {name: engines.load(name, graph, threads=1) for name in engines.installed() if name != "torch"}
-            contestants = [Contestant("FP32", name, _work(runner, batch)) for name, runner in runners.items()]
-            for place in speeds:
-                one = measured[place]
-                pair = one.candidate.pairs()[0]
-                runner = engines.load(pair.engine, one.candidate.folder / pair.graph.path, threads=1, precision="int8")
-                contestants.append(Contestant(one.name, one.engine, _work(runner, batch)))
+            batch = full_batch(size, self.length, self._source.encoder.vocab_size)
+            contestants = [Contestant(model, name, _work(runner, batch)) for model, name, runner in runners]
             title = f"time, batch {size}"
-            timings = alternate(contestants, contestants[0].label, seconds=1.0, title=title, progress=self._progress)
-            fastest = min(timings[: len(runners)], key=lambda timing: timing.seconds)
-            seconds[size] = fastest.seconds
-            self.fp32 = replace(self.fp32, engine=fastest.engine)
-            for place, timing in zip(speeds, timings[len(runners) :], strict=True):
+            first = contestants[0].label
+            timings = alternate(contestants, first, seconds=SECONDS, title=title, progress=self._progress)
+            fastest = min(timings[: len(names)], key=lambda timing: timing.seconds)
+            fp32[size] = fastest
+            for timing in timings[len(names) :]:
                 low, high = (edge / fastest.ratio for edge in timing.spread)
-                speeds[place][size] = (timing.ratio / fastest.ratio, low, high)
-        self.fp32 = replace(self.fp32, seconds=seconds)
-        for places in alike.values():
-            for place in places:
-                measured[place] = replace(measured[place], speed=speeds[places[0]])
-        for place, one in enumerate(measured):
-            if one.candidate.plan.quantizer == "dynamic":
-                measured[place] = replace(one, evaluation=self._evaluate_twice(one))
+                speeds[timing.model][size] = (timing.ratio / fastest.ratio, low, high)
+        used, seconds = (
+            {size: one.engine for size, one in fp32.items()},
+            {size: one.seconds for size, one in fp32.items()},
+        )
+        self.fp32 = replace(self.fp32, engines=used, seconds=seconds)
+        timed = [replace(one, speed=speeds[alike[_build(one)][0]]) for one in measured]
+        return [
+            replace(one, evaluation=self._evaluate_twice(one)) if one.candidate.plan.quantizer == "dynamic" else one
+            for one in timed
+        ]
 
-    def test(self, best: Measured) -> tuple[Score, Score] | None:
-        """FP32 and the best on rows that chose nothing."""
+    def weigh(self, best: Measured) -> Measured:
+        """Measure the memory of FP32, on ONNX Runtime, and of the best, each in a process of its own."""
+        pair = best.candidate.pairs()[0]
+        graph = best.candidate.folder / pair.graph.path
+        self.fp32 = replace(self.fp32, memory_mb=self._memory("onnxruntime", self._source.fp32.path(GRAPH), "fp32"))
+        return replace(best, memory_mb=self._memory(pair.engine, graph, "int8"))
+
+    def _memory(self, engine: str, graph: Path, precision: str) -> float | None:
+        try:
+            return footprint(engine, graph, precision=precision, length=self.length).memory_mb
+        except Failure:  # no second process to be had: not a reason to lose the run
+            return None
+
+    def test(self, best: Measured) -> Tested | None:
+        """Score FP32 and the best on rows that chose nothing."""
         if self._rows.test is None:
             return None
-        pair = best.candidate.pairs()[0]
-        predictor = self._predictor(pair.engine, best.candidate.folder / pair.graph.path, "int8")
-        first = score(self._exact, self._rows.test, title="test FP32", progress=self._progress)
-        return first, score(predictor, self._rows.test, title=f"test {best.name}", progress=self._progress)
+        predictor = self._predictor(best.candidate.load(best.candidate.pairs()[0], emulated=self._scratch))
+        first = score(self.exact, self._rows.test, title="test FP32", progress=self._progress)
+        second = score(predictor, self._rows.test, title=f"test {best.name}", progress=self._progress)
+        return Tested(first, second, compare(predictor, self._rows.test, first, second))
 
     def _evaluate_twice(self, one: Measured) -> dict[str, tuple[float, float]]:
         """Seconds to answer the rows before and after, with one thread and with all."""
         examples = self._rows.scoring[:TIMED_ROWS]
-        pair = one.candidate.pairs()[0]
         found = {}
         for threads in (1, None):
-            exact = self._predictor("onnxruntime", self._source.fp32.path(GRAPH), "fp32", threads)
-            other = self._predictor(pair.engine, one.candidate.folder / pair.graph.path, "int8", threads)
-            key = "1" if threads == 1 else str(exact.engine.threads)
-            found[key] = (answer(exact, examples).seconds, answer(other, examples).seconds)
+            exact = self._predictor(engines.load("onnxruntime", self._source.fp32.path(GRAPH), threads=threads))
+            other = self._predictor(one.candidate.load(one.candidate.pairs()[0], threads))
+            both = []
+            for predictor in (exact, other):
+                answer(predictor, examples[:1])  # what an engine does at its first batch is not the evaluation
+                both.append(answer(predictor, examples).seconds)
+            found[str(exact.engine.threads)] = (both[0], both[1])
         return found
 
     def _answer(self, predictor: Predictor, name: str) -> Score | Answers:
@@ -162,9 +212,8 @@ class Trial:
             return score(predictor, self._rows.scoring, title=title, progress=self._progress)
         return answer(predictor, self._rows.scoring, title=title, progress=self._progress)
 
-    def _predictor(self, engine: str, graph: Any, precision: str, threads: int | None = None) -> Predictor:
-        runner = engines.load(engine, graph, precision=precision, threads=threads)
-        return runtime.Predictor(self._source.task, self._source.encoder, runner)
+    def _predictor(self, engine: Engine) -> Predictor:
+        return runtime.Predictor(self._source.task, self._source.encoder, engine)
 
 
 def _build(one: Measured) -> tuple[Any, ...]:
@@ -175,8 +224,3 @@ def _build(one: Measured) -> tuple[Any, ...]:
 
 def _work(engine: Any, batch: Any) -> Any:
     return lambda: engine.run(batch)
-
-
-def folder_bytes(candidate: Candidate) -> int:
-    """Size of the whole folder."""
-    return sum(path.stat().st_size for path in candidate.folder.rglob("*") if path.is_file())

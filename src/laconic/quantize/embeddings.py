@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from onnx import numpy_helper
 from ..errors import UserError
 from ..graphs.layers import find_tables
 from ..quant_map import Floats, QuantTable
+from .skip import fits
 
 LARGEST = 127
 
@@ -28,7 +28,7 @@ def quantize_tables(proto: Any, skip_layers: Sequence[str] = ()) -> tuple[dict[s
     left_float: dict[str, str] = {}
     for name in dict.fromkeys(table.name for table in find_tables(proto)):
         array = np.asarray(numpy_helper.to_array(arrays[name]), np.float32)
-        if any(fnmatchcase(name, pattern) for pattern in skip_layers):
+        if any(fits(name, pattern) for pattern in skip_layers):
             left_float[name] = "skipped"
         elif not np.isfinite(array).all():
             left_float[name] = "not_finite"

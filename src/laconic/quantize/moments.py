@@ -9,19 +9,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..progress import SILENT, Progress
 from ..quant_map import Range
 from ..tasks import Feature
-from .observe import Floats, watch
+from .observe import Axes, Floats, watch
 
 # Matrices of moments kept at a time. A base model's would take 3 GB together: then there are several passes.
 MATRIX_BYTES = 512 * 2**20
 
 
+@dataclass(frozen=True, eq=False)
+class Feed:
+    """What weights [channels, out] are fed: values with the axis of their positions, their range and divisor."""
+
+    values: Axes
+    range: Range
+    divisor: Floats | None
+    channels: int
+
+
 @dataclass
 class Moments:
-    """Sums over tokens of x, x̂ (x divided by its smoothing vector; x̂ its quantized self) and of their products.
+    """Means over tokens of x, x̂ (x divided by its smoothing vector; x̂ its quantized self) and of their products.
 
-    `plain`, `cross`, `second` [in, in] are means of xᵀx, x̂ᵀx and x̂ᵀx̂; None where only means were asked for.
+    By name: `mean`, `mean_quantized` [in]; `plain`, `cross`, `second` [in, in] of xᵀx, x̂ᵀx and x̂ᵀx̂, where asked for.
     """
 
     tokens: int = 0
@@ -48,44 +59,58 @@ class Moments:
 
 
 def fake_quantize(x: Floats, range_: Range) -> Floats:
-    """Round to the 256 codes of a range and back, as engines with u8 inputs do."""
+    """Round to the 256 codes of a range and back, as engines with u8 inputs do.
+
+    >>> fake_quantize(np.array([-9.0, 0.4, 0.6, 300.0], np.float32), Range(-5, 250)).tolist()
+    [-5.0, 0.0, 1.0, 250.0]
+    """
     step, zero = range_.unsigned()
-    codes = np.clip(np.rint(x / step) + zero, 0, 255)
-    return np.asarray((codes - zero) * step, np.float32)
+    rounded = x / step
+    np.rint(rounded, out=rounded)
+    np.clip(rounded, -zero, 255 - zero, out=rounded)
+    rounded *= step
+    return rounded
 
 
 def stream_moments(
     proto: Any,
-    ranges: Mapping[str, Range],
-    divisors: Mapping[str, Floats],
-    sizes: Mapping[str, int],
+    feeds: Sequence[Feed],
     sets: Sequence[Sequence[Feature]],
     pad_id: int,
     *,
     matrices: bool,
-) -> Iterator[tuple[str, list[Moments]]]:
-    """Give by input value its moments over each set of features; memory does not grow with the rows.
+    progress: Progress = SILENT,
+) -> Iterator[dict[Feed, list[Moments]]]:
+    """Give the moments of each feed over each set of features; memory does not grow with the rows.
 
-    `sizes`: channels of each value. Values come in several passes where their matrices would not fit at once.
+    They come in portions, a pass each, where the matrices of all would not fit at once.
     """
-    for names in _portions(sizes, matrices):
-        found = {name: [Moments() for _ in sets] for name in names}
+    for portion in _portions(feeds, len(sets), matrices):
+        found = {feed: [Moments() for _ in sets] for feed in portion}
+        values = {name: axis for feed in portion for name, axis in feed.values.items()}
         for place, features in enumerate(sets):
-            for seen in watch(proto, dict.fromkeys(names, 1), features, pad_id):
-                for name, tokens in seen.items():
-                    x = tokens / divisors[name] if name in divisors else tokens
-                    found[name][place].add(x, fake_quantize(x, ranges[name]), matrices)
-        yield from found.items()
+            for seen in watch(proto, values, features, pad_id, title="moments", progress=progress):
+                for feed, moments in found.items():
+                    _add(moments[place], feed, seen, matrices)
+        yield found
 
 
-def _portions(sizes: Mapping[str, int], matrices: bool) -> Iterator[list[str]]:
-    portion: list[str] = []
+def _add(moments: Moments, feed: Feed, seen: Mapping[str, Floats], matrices: bool) -> None:
+    for name in feed.values:
+        if name in seen:
+            x = seen[name] if feed.divisor is None else seen[name] / feed.divisor
+            moments.add(x, fake_quantize(x, feed.range), matrices)
+
+
+def _portions(feeds: Sequence[Feed], sets: int, matrices: bool) -> Iterator[list[Feed]]:
+    portion: list[Feed] = []
     held = 0
-    for name, size in sizes.items():
-        cost = 2 * 3 * 4 * size * size if matrices else 0
+    for feed in feeds:
+        cost = sets * 3 * 4 * feed.channels**2 if matrices else 0
         if portion and held + cost > MATRIX_BYTES:
             yield portion
             portion, held = [], 0
-        portion.append(name)
+        portion.append(feed)
         held += cost
-    yield portion
+    if portion:
+        yield portion

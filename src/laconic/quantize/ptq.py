@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..graphs.layers import Layer
 from ..progress import SILENT, Progress
 from ..quant_map import QuantLayer, QuantMap, QuantProduct, Range
 from .dynamic import valid_on
 from .observe import Floats
-from .ranges import Key, settle_ranges
+from .ranges import Key, Values, settle_ranges
 from .refine import refine
 from .samples import Samples
 from .scout import Glimpse, scout
@@ -42,69 +41,72 @@ def ptq(
     """A `QuantMap` for each calibrator and set of rows.
 
     The rows run through the graph twice, once to look at channels and once to observe, however many candidates there
-    are; AdaRound and bias correction each add a pass per candidate. Memory does not grow with the rows.
+    are; AdaRound and bias correction run them, and the rows that judge, once more. Memory does not grow with the rows.
     """
-    readers = targets.inputs
-    glimpses = scout(proto, dict.fromkeys(readers, 1), samples.features, samples.pad_id, seed=settings.seed)
-    divisors = _divisors(targets, glimpses, settings.smooth, readers)
+    glimpses = scout(proto, targets.inputs, samples.features, samples.pad_id, seed=settings.seed, progress=progress)
+    divisors = _divisors(targets, glimpses, settings.smooth)
     weights = _weights(targets, glimpses, divisors, settings)
-    maps = {}
-    for key, ranges in settle_ranges(
+    settled = settle_ranges(
         proto, targets, samples, settings.algo_list, divisors, moving_rate=settings.moving_rate, progress=progress
-    ).items():
-        layers = {}
-        left_float = dict(targets.left_float)
-        for layer in targets.layers:
-            found = ranges[layer.input]
-            if isinstance(found, str):
-                left_float[layer.name] = found
-            else:
-                weight = weights[layer.name]
-                layers[layer.name] = QuantLayer(found, weight.integers, weight.scales, divisors.get(layer.input))
-        products = {}
-        for product in targets.products:
-            left, right = ranges[product.left], ranges[product.right]
-            if isinstance(left, Range) and isinstance(right, Range):
-                products[product.name] = QuantProduct(left, right)
-            else:
-                left_float[product.name] = left if isinstance(left, str) else str(right)
-        quant_map = QuantMap(layers, {}, products, left_float, valid_on(settings.cpu_classes))
-        if settings.adaround or settings.bias_correction:
-            quant_map = refine(
-                proto,
-                targets,
-                samples,
-                quant_map,
-                adaround=settings.adaround,
-                bias_correction=settings.bias_correction,
-                cpu_classes=settings.cpu_classes,
-                progress=progress,
-            )
-        maps[key] = quant_map
+    )
+    maps = {key: _map(targets, ranges, divisors, weights, settings) for key, ranges in settled.items()}
+    if settings.adaround or settings.bias_correction:
+        return refine(
+            proto,
+            targets,
+            samples,
+            maps,
+            adaround=settings.adaround,
+            bias_correction=settings.bias_correction,
+            cpu_classes=settings.cpu_classes,
+            progress=progress,
+        )
     return maps
 
 
-def _divisors(
-    targets: Targets, glimpses: Mapping[str, Glimpse], smooth: str | float, readers: Mapping[str, list[Layer]]
-) -> dict[str, Floats]:
+def _map(
+    targets: Targets,
+    ranges: Mapping[Values, Range | str],
+    divisors: Mapping[str, Floats],
+    weights: Mapping[str, QuantWeight],
+    settings: PtqSettings,
+) -> QuantMap:
+    left_float = dict(targets.left_float)
+    layers = {}
+    for group in targets.groups:
+        found = ranges[group.values]
+        for name in group.reads:
+            if isinstance(found, str):
+                left_float[name] = found
+            else:
+                layers[name] = QuantLayer(found, weights[name].integers, weights[name].scales, divisors.get(group.name))
+    products = {}
+    for product in targets.products:
+        left, right = ranges[product.left,], ranges[product.right,]
+        if isinstance(left, Range) and isinstance(right, Range):
+            products[product.name] = QuantProduct(left, right)
+        else:
+            left_float[product.name] = left if isinstance(left, str) else str(right)
+    return QuantMap(layers, {}, products, left_float, valid_on(settings.cpu_classes))
+
+
+def _divisors(targets: Targets, glimpses: Mapping[str, Glimpse], smooth: str | float) -> dict[str, Floats]:
     """The smoothing vector of each input that is smoothed."""
+    divisors: dict[str, Floats] = {}
     if smooth == "off":
-        return {}
-    # A weight that several layers share (ALBERT) cannot be scaled for the input of one of them.
-    uses = [layer.name for layer in targets.layers]
-    shared = {layer.input for layer in targets.layers if uses.count(layer.name) > 1}
-    divisors = {}
-    for name in readers:
-        if name in shared:
+        return divisors
+    for group in targets.groups:
+        # A weight that is used in several places (ALBERT) cannot be scaled for the input of one of them.
+        if len(group.values) > 1 or group.constants or group.name in targets.sides:
             continue
-        glimpse = glimpses[name]
+        glimpse = glimpses[group.name]
         if not np.isfinite(glimpse.channel_max).all() or not glimpse.channel_max.any():
             continue
-        weights = [targets.weights[layer.name] for layer in readers[name]]
+        weights = [targets.weights[name] for name in group.reads]
         alpha = choose_alpha(glimpse.tokens, weights) if smooth == "auto" else float(smooth)
         if alpha is not None:
             weight_max = np.max([np.abs(weight).max(axis=1) for weight in weights], axis=0)
-            divisors[name] = smoothing_vector(glimpse.channel_max, weight_max, alpha)
+            divisors[group.name] = smoothing_vector(glimpse.channel_max, weight_max, alpha)
     return divisors
 
 
@@ -112,14 +114,14 @@ def _weights(
     targets: Targets, glimpses: Mapping[str, Glimpse], divisors: Mapping[str, Floats], settings: PtqSettings
 ) -> dict[str, QuantWeight]:
     weights: dict[str, QuantWeight] = {}
-    for layer in targets.layers:
-        if layer.name not in weights:
-            weight, tokens = targets.weights[layer.name], glimpses[layer.input].tokens
-            divisor = divisors.get(layer.input)
+    for group in targets.groups:
+        divisor = divisors.get(group.name)
+        for name, inputs in group.reads.items():
+            weight, tokens = targets.weights[name], np.concatenate([glimpses[value].tokens for value in inputs])
             if divisor is not None:
                 weight, tokens = weight * divisor[:, None], tokens / divisor
             moments = np.square(tokens).mean(axis=0) if tokens.size and np.isfinite(tokens).all() else None
-            weights[layer.name] = quantize_weight(
+            weights[name] = quantize_weight(
                 weight, settings.weight_quantize_type, cpu_classes=settings.cpu_classes, moments=moments
             )
     return weights

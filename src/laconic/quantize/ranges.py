@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..progress import SILENT, Progress
 from ..quant_map import Range
-from .calibrators import find, range_of
+from .calibrators import Calibrator, find, range_of
 from .observe import Floats, observe
 from .samples import Samples
 from .statistics import Statistics
@@ -15,6 +15,9 @@ from .targets import Targets
 
 Key = tuple[str, str]
 """A candidate: the calibrator's name and the name of its set of rows."""
+
+Values = tuple[str, ...]
+"""Values that have one range."""
 
 
 def settle_ranges(
@@ -26,81 +29,80 @@ def settle_ranges(
     *,
     moving_rate: float = 0.9,
     progress: Progress = SILENT,
-) -> dict[Key, dict[str, Range | str]]:
-    """By candidate and value the range, or the reason why there is none; all from one pass over the rows."""
-    values = dict.fromkeys(targets.inputs, 1)
-    for product in targets.products:
-        values |= {product.left: 2, product.right: 2 if product.kind == "context" else 3}
-    together = _together(targets)
+) -> dict[Key, dict[Values, Range | str]]:
+    """By candidate, and by the values of a group or the side of a product, the range or why there is none.
+
+    All from one pass over the rows. A group's constants are known to the last number: nothing of them is clipped.
+    """
     calibrators = {name: find(name) for name in algo_list}
-    cuts = sorted({*samples.sets.values(), *(end for ends in (samples.batches or {}).values() for end in ends)})
+    wanted: dict[Values, Values] = {(side,): () for side in targets.sides}
+    wanted |= {group.values: group.constants for group in targets.groups}
+    values = targets.inputs | targets.sides
+    moving = {
+        name: _MovingAverages(ends, calibrators, wanted, moving_rate) for name, ends in (samples.batches or {}).items()
+    }
+    cuts = [*samples.sets.values(), *(end for ends in (samples.batches or {}).values() for end in ends)]
     total = {name: Statistics() for name in values}
-    moving: dict[tuple[Key, str], _MovingAverage] = {}
-    found: dict[Key, dict[str, Range | str]] = {}
-    stretches: dict[str, dict[str, Statistics]] = {}
+    found: dict[Key, dict[Values, Range | str]] = {(algo, name): {} for name in samples.sets for algo in algo_list}
     for end, stretch in observe(
         proto, values, samples.features, samples.pad_id, cuts=cuts, divisors=divisors, progress=progress
     ):
         for name, statistics in stretch.items():
             total[name].merge(statistics)
-        if samples.batches is not None:
-            for set_name, ends in samples.batches.items():
-                batch = stretches.setdefault(set_name, {name: Statistics() for name in values})
-                for name, statistics in stretch.items():
-                    batch[name].merge(statistics)
-                if end in ends:
-                    for algo, calibrator in calibrators.items():
-                        for name, statistics in _joined(batch, together).items():
-                            average = moving.setdefault(((algo, set_name), name), _MovingAverage(moving_rate))
-                            average.add(calibrator.settle(statistics))
-                    del stretches[set_name]
-        for set_name in [name for name, size in samples.sets.items() if size == end]:
-            for algo, calibrator in calibrators.items():
-                key = (algo, set_name)
-                found[key] = {}
-                for name, statistics in _joined(total, together).items():
-                    averaged = moving.get((key, name))
-                    threshold = averaged.value if averaged else calibrator.settle(statistics)
-                    found[key][name] = _range(statistics, threshold)
-    return {(algo, name): found[algo, name] for name in samples.sets for algo in algo_list}
+        for averages in moving.values():
+            averages.add(end, stretch)
+        for name in [name for name, size in samples.sets.items() if size == end]:
+            for together, constants in wanted.items():
+                varying, fixed = (_joined(total, one) for one in (together, constants))
+                for algo, calibrator in calibrators.items():
+                    averaged = moving[name].threshold(algo, together) if name in moving else None
+                    threshold = calibrator.settle(varying) if averaged is None else averaged
+                    found[algo, name][together] = _range(varying, threshold, fixed)
+    return found
 
 
-def _range(statistics: Statistics, threshold: float) -> Range | str:
-    if not statistics.finite:
+def _range(varying: Statistics, threshold: float, fixed: Statistics) -> Range | str:
+    if not (varying.finite and fixed.finite):
         return "not_finite"
-    if not statistics.samples:
+    if not varying.samples:
         return "unseen"
-    return range_of(statistics, threshold)
+    settled = range_of(varying, threshold)
+    return Range(min(settled.low, fixed.low), max(settled.high, fixed.high))
 
 
-def _together(targets: Targets) -> dict[str, tuple[str, ...]]:
-    """Values that must have one range, as one weight serves all of them."""
-    reads: dict[str, list[str]] = {}
-    for layer in targets.layers:
-        reads.setdefault(layer.name, []).append(layer.input)
-    return {value: tuple(dict.fromkeys(values)) for values in reads.values() for value in values if len(values) > 1}
+def _joined(statistics: Mapping[str, Statistics], names: Values) -> Statistics:
+    if len(names) == 1:
+        return statistics[names[0]]
+    joined = Statistics()
+    for name in names:
+        joined.merge(statistics[name])
+    return joined
 
 
-def _joined(statistics: Mapping[str, Statistics], together: Mapping[str, tuple[str, ...]]) -> dict[str, Statistics]:
-    joined: dict[tuple[str, ...], Statistics] = {}
-    for values in together.values():
-        if values not in joined:
-            joined[values] = Statistics()
-            for value in values:
-                joined[values].merge(statistics[value])
-    return {name: joined[together[name]] if name in together else own for name, own in statistics.items()}
+class _MovingAverages:
+    """Thresholds averaged over batches as Paddle does: accum = r·accum + x, state = r·state + 1, accum / state."""
 
+    def __init__(
+        self, ends: Sequence[int], calibrators: Mapping[str, Calibrator], wanted: Iterable[Values], rate: float
+    ) -> None:
+        self._ends, self._calibrators, self._wanted, self._rate = set(ends), calibrators, tuple(wanted), rate
+        self._accum = {(algo, values): 0.0 for algo in calibrators for values in self._wanted}
+        self._state = 0.0
+        self._batch: dict[str, Statistics] = {}
 
-class _MovingAverage:
-    """Paddle's: accum = r·accum + x, state = r·state + 1, value = accum / state."""
+    def add(self, end: int, stretch: Mapping[str, Statistics]) -> None:
+        """Fold in a stretch; where a batch ends with it, the batch's thresholds."""
+        for name, statistics in stretch.items():
+            self._batch.setdefault(name, Statistics()).merge(statistics)
+        if end in self._ends:
+            self._state = self._rate * self._state + 1
+            for values in self._wanted:
+                statistics = _joined(self._batch, values)
+                for algo, calibrator in self._calibrators.items():
+                    known = self._accum[algo, values]
+                    self._accum[algo, values] = self._rate * known + calibrator.settle(statistics)
+            self._batch = {}
 
-    def __init__(self, rate: float) -> None:
-        self._rate, self._accum, self._state = rate, 0.0, 0.0
-
-    def add(self, value: float) -> None:
-        self._accum = self._rate * self._accum + value
-        self._state = self._rate * self._state + 1
-
-    @property
-    def value(self) -> float:
-        return self._accum / self._state
+    def threshold(self, algo: str, values: Values) -> float:
+        """The average after the last batch that ended."""
+        return self._accum[algo, values] / self._state

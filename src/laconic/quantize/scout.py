@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..progress import SILENT, Progress
 from ..tasks import Feature
-from .observe import Floats, watch
+from .observe import Axes, Floats, watch
 
 TOKENS = 512
 """Tokens kept of each input, so that memory does not grow with the rows: 0.8 to 6 MB an input."""
@@ -25,12 +26,18 @@ class Glimpse:
 
 
 def scout(
-    proto: Any, values: Mapping[str, int], features: Sequence[Feature], pad_id: int, *, seed: int
+    proto: Any,
+    values: Axes,
+    features: Sequence[Feature],
+    pad_id: int,
+    *,
+    seed: int,
+    progress: Progress = SILENT,
 ) -> dict[str, Glimpse]:
     """Run the rows once and keep a draw of tokens by seed (each has the same chance, whatever the batch)."""
     random = np.random.default_rng(seed)
     drawn: dict[str, _Reservoir] = {name: _Reservoir(np.random.default_rng(random.integers(2**63))) for name in values}
-    for seen in watch(proto, values, features, pad_id):
+    for seen in watch(proto, values, features, pad_id, title="look", progress=progress):
         for name, tokens in seen.items():
             drawn[name].add(tokens)
     return {name: reservoir.glimpse() for name, reservoir in drawn.items()}

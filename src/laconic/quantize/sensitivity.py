@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import onnx
 
 from .. import engines
 from ..graphs.share import save_sharing
@@ -17,8 +20,9 @@ from ..quant_map import QuantMap
 from ..runtime.batches import run
 from ..tasks import Feature
 
-# `--skip_layers auto` leaves a layer float that alone does more than this share of what all layers together do.
-TOO_MUCH = 0.5
+# `--skip_layers auto` leaves a layer float that harms so many times as much as the median one, and whose share of the
+# squares of all (errors of layers add up like independent ones) is so large.
+TIMES_MEDIAN, SHARE = 4.0, 0.25
 
 
 def sensitivity(
@@ -36,13 +40,15 @@ def sensitivity(
     """
     with tempfile.TemporaryDirectory(prefix="laconic-") as scratch:
         folder = Path(scratch)
-        save_sharing(proto, {}, folder, "fp32.onnx")
+        # The weights are written once; each graph is then some kilobytes that refer to them, and one layer's integers.
+        save_sharing(proto, {"references.onnx": proto}, folder, "fp32.onnx")
+        references = onnx.load(folder / "references.onnx", load_external_data=False)
         exact = run(engines.load("onnxruntime", folder / "fp32.onnx"), features, pad_id)
         harm = {}
         with progress.track("sensitivity", len(quant_map.layers)) as advance:
             for name, layer in quant_map.layers.items():
                 alone = replace(quant_map, layers={name: layer}, tables={}, products={})
-                save_sharing(proto, {"alone.onnx": write_onnxruntime(proto, alone)}, folder, "fp32.onnx")
+                onnx.save_model(write_onnxruntime(references, alone), folder / "alone.onnx")
                 engine = engines.load("onnxruntime", folder / "alone.onnx", precision="int8")
                 harm[name] = mean_abs_logit_change(exact, run(engine, features, pad_id), centred_axis)
                 del engine  # its file is written anew
@@ -58,6 +64,6 @@ def too_harmful(harm: dict[str, float]) -> list[str]:
     >>> too_harmful({"a": 0.2, "b": 0.1, "c": 0.1})
     []
     """
-    # Errors of layers add up like independent ones: their squares do.
     total = sum(value**2 for value in harm.values())
-    return [name for name, value in harm.items() if total and len(harm) > 1 and value**2 > TOO_MUCH * total]
+    usual = statistics.median(harm.values()) if harm else 0.0
+    return [name for name, value in harm.items() if value > TIMES_MEDIAN * usual and value**2 > SHARE * total > 0]

@@ -1,0 +1,189 @@
+"""How much faster INT8 is than the fastest FP32 here, ours and what others make of the same model.
+
+    python benchmarks/int8_speed.py MODELS DATA PEERS [--name mrpc] [--out benchmarks/results/int8_speed.md]
+
+PEERS/mrpc holds what benchmarks/peers.py wrote; a peer that is not there is said. One thread, all contestants in turn.
+Takes about 15 minutes on a quiet machine. To try it: --seconds 0.1 --rows 16.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import onnx
+from peers import PEERS
+from subjects import Log, Subject, machine, plain_graph
+
+from laconic import engines, runtime
+from laconic.graphs.write_onnxruntime import write_onnxruntime
+from laconic.graphs.write_qdq import write_qdq
+from laconic.measure.benchmark import Contestant, Timing, alternate, full_batch
+from laconic.quantize.ptq import PtqSettings, ptq
+from laconic.quantize.targets import find_targets
+from laconic.runtime import Predictor
+from laconic.systems import tokenize_with
+
+FP32, SHORT = "FP32", "FP32, last layer for [CLS] alone"
+OURS, TABLES, LONG = "laconic ptq", "laconic ptq+embeddings", "laconic ptq, whole last layer"
+LENGTH = 128
+Cells = dict[str, dict[str, Timing]]
+"""By cell and contestant."""
+
+
+def open_all(subject: Subject, peers: Path, scratch: Path, log: Log) -> list[tuple[str, Predictor]]:
+    """Everything that takes part, by name."""
+    installed = [name for name in engines.installed() if name != "torch"]
+    fp32 = subject.export(scratch / "fp32")
+    graph = fp32.path(fp32.manifest.graphs[0].path)
+    found = [(FP32, runtime.load(fp32.folder, name, 1)) for name in installed]
+    exact = found[0][1]
+
+    def load(name: str, path: Path, precision: str) -> Predictor:
+        return replace(exact, engine=engines.load(name, path, threads=1, precision=precision))
+
+    # Our INT8 graphs hold this lossless pass and the export does not: what it alone brings is shown beside them.
+    onnx.save(plain_graph(graph, first_position=True), scratch / "short.onnx")
+    found += [(SHORT, load(name, scratch / "short.onnx", "fp32")) for name in installed]
+    for strategy, what in (("ptq", OURS), ("ptq+embeddings", TABLES)):
+        result = subject.compress(scratch / strategy, "--strategy", strategy)
+        best = scratch / strategy / "best"
+        chosen = runtime.load(best, threads=1)
+        say_result(log, what, result, chosen)
+        found.append((what, chosen))
+        if what == OURS:
+            others = [name for name in installed if name != chosen.engine.name]
+            found += [(what, runtime.load(best, name, 1)) for name in others]
+            path = whole_last_layer(subject, exact, graph, result["best"], chosen.engine.name, scratch)
+            found.append((LONG, load(chosen.engine.name, path, "int8")))
+    for peer in PEERS.values():
+        path = peers / subject.name / peer.file
+        if not path.is_file() or peer.engine not in installed:
+            log(f"{peer.name}: left out, as {peer.file} or {peer.engine} is not there.")
+        else:
+            found.append((peer.name, load(peer.engine, path, "int8")))
+    return found
+
+
+def say_result(log: Log, what: str, result: Mapping[str, Any], chosen: Predictor) -> None:
+    best = next(one for one in result["candidates"] if one["name"] == result["best"])
+    drop = f"{100 * best['score']:.2f}, drop {100 * best['drop']:.2f} points"
+    same = f"{100 * best['same_answer']:.2f} % same answers"
+    log(f"{what}: {best['name']} on {chosen.engine.name}; {result['metric']} {drop}, {same}, {best['rows']} dev rows.")
+
+
+def whole_last_layer(subject: Subject, exact: Predictor, graph: Path, best: str, engine: str, scratch: Path) -> Path:
+    """The chosen candidate made anew without the pass for the first position."""
+    proto = plain_graph(graph, first_position=False)
+    algo = re.match(r"\D+", best)
+    settings = PtqSettings(algo_list=(algo.group() if algo else "mse",))
+    (quant_map,) = ptq(proto, find_targets(proto), subject.samples(exact), settings).values()
+    made = write_onnxruntime(proto, quant_map) if engine == "onnxruntime" else write_qdq(proto, quant_map, signed=False)
+    onnx.save(made, scratch / "long.onnx")
+    return scratch / "long.onnx"
+
+
+def run_cell(contestants: Sequence[Contestant], seconds: float) -> dict[str, Timing]:
+    """Times as × the fastest FP32 engine, in one alternating run."""
+    exact = [one for one in contestants if one.model == FP32]
+    guess = min(alternate(exact, exact[0].label, seconds=seconds / 2), key=lambda timing: timing.seconds)
+    timings = alternate(contestants, f"{guess.model} {guess.engine}", seconds=seconds)
+    # Where the guess was wrong the other engine's median is the measure; 1 where it was right.
+    fastest = max(timing.ratio for timing in timings if timing.model == FP32)
+    return {
+        one.label: replace(
+            timing, ratio=timing.ratio / fastest, spread=(timing.spread[0] / fastest, timing.spread[1] / fastest)
+        )
+        for one, timing in zip(contestants, timings, strict=True)
+    }
+
+
+def run_cells(found: Sequence[tuple[str, Predictor]], examples: Sequence[Any], seconds: float) -> Cells:
+    """Full batches of 1 and 16, then real rows, texts to answers."""
+    cells: Cells = {}
+    for size in (1, 16):
+        batch = full_batch(size, LENGTH, found[0][1].encoder.vocab_size)
+        works = [Contestant(what, one.engine.name, runs(one, batch)) for what, one in found]
+        cells[f"batch {size}, length {LENGTH}"] = run_cell(works, seconds)
+    works = [Contestant(what, one.engine.name, answers(one, examples)) for what, one in found]
+    cells[f"{len(examples)} dev rows, batch 16, mixed lengths"] = run_cell(works, seconds)
+    return cells
+
+
+def runs(predictor: Predictor, batch: Any) -> Callable[[], object]:
+    return lambda: predictor.engine.run(batch)
+
+
+def answers(predictor: Predictor, examples: Sequence[Any]) -> Callable[[], object]:
+    return lambda: predictor.with_batch_size(16).answers(examples)
+
+
+def show(log: Log, cells: Cells, ours: str) -> None:
+    """The table, and ours against the peers."""
+    overall = {label: mean(cell[label].ratio for cell in cells.values()) for label in next(iter(cells.values()))}
+    log()
+    log(f"× the fastest FP32 engine of the cell (10th to 90th percentile of the rounds), one thread, {machine()}")
+    log()
+    log.head("model, engine", *cells, "geometric mean")
+    for label, whole in overall.items():
+        timings = [cell[label] for cell in cells.values()]
+        log.row(label, *(f"{t.ratio:.2f} ({t.spread[0]:.2f} to {t.spread[1]:.2f})" for t in timings), f"{whole:.2f}")
+    log()
+    for title, cell in cells.items():
+        quickest = min((timing for timing in cell.values() if timing.model == FP32), key=lambda timing: timing.seconds)
+        log(f"{title}: fastest FP32 is {quickest.engine}, {1000 * quickest.seconds:.1f} ms, {quickest.rounds} rounds")
+    names = {peer.name for peer in PEERS.values()}
+    rivals = [label for label, timing in next(iter(cells.values())).items() if timing.model in names]
+    static = [label for label in rivals if label.startswith(PEERS["static"].name)]
+    short, long = ([label for label in overall if label.startswith(what)] for what in (SHORT, LONG))
+    versus(log, cells, "ours ÷ best peer", ours, rivals)
+    versus(log, cells, "ours ÷ quantize_static", ours, static)
+    versus(log, cells, "ours ÷ FP32 with the same pass over the last layer", ours, short)
+    versus(log, cells, "ours without that pass ÷ best peer, which has none", long[0], rivals)
+
+
+def versus(log: Log, cells: Cells, what: str, ours: str, others: Sequence[str]) -> None:
+    """One against the best of others: in each cell, and against the one that is best over all cells."""
+    if others:
+        overall = {label: mean(cell[label].ratio for cell in cells.values()) for label in (ours, *others)}
+        parts = [cell[ours].ratio / max(cell[label].ratio for label in others) for cell in cells.values()]
+        best = max(others, key=overall.__getitem__)
+        shown = ", ".join(f"{part:.2f}" for part in parts)
+        log(f"{what}: {shown}; geometric mean {overall[ours] / overall[best]:.2f} (÷ {best})")
+
+
+def mean(ratios: Any) -> float:
+    """Geometric."""
+    logs = [math.log(ratio) for ratio in ratios]
+    return math.exp(sum(logs) / len(logs))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", type=Path)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("peers", type=Path, help="holds NAME/static.onnx and so on")
+    parser.add_argument("--name", default="mrpc")
+    parser.add_argument("--rows", type=int, help="dev rows to time (all)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="for each contestant in each cell (10)")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    tokenize_with(1)
+    subject, log = Subject.find(arguments.name, arguments.models, arguments.data), Log(arguments.out)
+    log(f"{subject.name}: python benchmarks/int8_speed.py MODELS DATA PEERS")
+    with tempfile.TemporaryDirectory() as scratch:
+        found = open_all(subject, arguments.peers, Path(scratch), log)
+        examples = subject.examples(found[0][1], arguments.rows)
+        ours = next(f"{what} {one.engine.name}" for what, one in found if what == OURS)
+        show(log, run_cells(found, examples, arguments.seconds), ours)
+    log.close()
+
+
+if __name__ == "__main__":
+    main()

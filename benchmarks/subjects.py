@@ -1,0 +1,115 @@
+"""The fine-tuned models that benchmarks measure: where each one's data lie, its options, how it becomes an artifact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import onnx
+from scores import SETTINGS, laconic
+
+from laconic import data
+from laconic.artifact import Artifact, read
+from laconic.compression.rows import calibration_order
+from laconic.engines.cpu import cpu
+from laconic.graphs.first_position import keep_first_position
+from laconic.graphs.read import unfold
+from laconic.options import TaskOptions
+from laconic.quantize.samples import Samples
+from laconic.runtime import Predictor
+from laconic.tasks import Columns
+
+TRAIN = {"mrpc": "train.tsv", "tnews": "train.json", "msra_ner": "train.txt", "cmrc2018": "train.json"}
+SEED = 42
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model folder, its rows and the options with which it was trained and is scored."""
+
+    name: str
+    model: Path
+    train: Path
+    dev: Path
+    flags: tuple[str, ...]
+
+    @classmethod
+    def find(cls, name: str, models: Path, data_sets: Path) -> Subject:
+        """One of the four by name."""
+        dev, flags = SETTINGS[name]
+        return cls(name, models / name, data_sets / name / TRAIN[name], data_sets / dev, tuple(flags))
+
+    def task_options(self) -> TaskOptions:
+        """The flags as the library takes them."""
+        names, values = self.flags[::2], self.flags[1::2]
+        settings: dict[str, Any] = {n.removeprefix("--"): int(v) for n, v in zip(names, values, strict=True)}
+        return TaskOptions(**settings)
+
+    def export(self, out: Path) -> Artifact:
+        """`laconic export`: the FP32 artifact."""
+        laconic("export", "--model_name_or_path", str(self.model), "--output_dir", str(out), *self.flags)
+        return read(out)
+
+    def compress(self, out: Path, *flags: str) -> dict[str, Any]:
+        """`laconic compress`: what result.json holds."""
+        rows = ("--train_file", str(self.train), "--eval_file", str(self.dev))
+        return laconic(
+            "compress", "--model_name_or_path", str(self.model), "--output_dir", str(out), *rows, *flags, *self.flags
+        )
+
+    def examples(self, predictor: Predictor, rows: int | None = None) -> list[Any]:
+        """Labelled dev rows, all or the first few."""
+        return predictor.task.read(data.read(self.dev), Columns(), labelled=True)[:rows]
+
+    def samples(self, predictor: Predictor, rows: int = 128) -> Samples:
+        """The training rows that `laconic compress` draws for so many; never dev rows."""
+        train = data.read(self.train)
+        plan = calibration_order(len(train), 0, seed=SEED, asked=rows)
+        task, encoder = predictor.task, predictor.encoder
+        calibrate, judge = (
+            task.features(task.read(train.select(int(i) for i in chosen), Columns(), labelled=False), encoder)
+            for chosen in (plan.calibration[:rows], plan.judging)
+        )
+        return Samples(calibrate, judge, {str(rows): len(calibrate)}, encoder.pad_id)
+
+
+def plain_graph(path: Path, *, first_position: bool) -> Any:
+    """An exported graph as the quantizers see it, with or without the lossless pass over its last layer."""
+    proto = unfold(onnx.load(path))
+    if first_position:
+        keep_first_position(proto)
+    return proto
+
+
+def machine() -> str:
+    """What a figure was measured on."""
+    here = cpu()
+    return f"CPU class {here.cpu_class} ({here.name}, {here.cores} cores)"
+
+
+@dataclass
+class Log:
+    """Lines that are printed as they come, and written to a file at the end."""
+
+    out: Path | None
+    lines: list[str] = field(default_factory=list)
+
+    def __call__(self, line: str = "") -> None:
+        print(line, flush=True)
+        self.lines.append(line)
+
+    def head(self, *columns: str) -> None:
+        """Begin a table."""
+        self.row(*columns)
+        self("|---" * len(columns) + "|")
+
+    def row(self, *cells: str) -> None:
+        """One row of a table."""
+        self(f"| {' | '.join(cells)} |")
+
+    def close(self) -> None:
+        """Write the file, if one was asked for."""
+        if self.out:
+            self.out.parent.mkdir(parents=True, exist_ok=True)
+            self.out.write_text("\n".join(self.lines) + "\n", encoding="utf-8")

@@ -1,0 +1,40 @@
+"""Models by hand and short timings, shared by all tests of compress runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from compressible import Place, write_place
+
+Places = Callable[..., Place]
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Places:
+    """A model by head (and harmful layer) with its rows. Not to be written to."""
+    made: dict[tuple[str, int | None], Place] = {}
+
+    def make(head: str = "SequenceClassification", harmful: int | None = None) -> Place:
+        if (head, harmful) not in made:
+            folder = tmp_path_factory.mktemp("places") / f"{head}-{harmful}"
+            made[head, harmful] = write_place(folder, head, harmful=harmful)
+        return made[head, harmful]
+
+    return make
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_timings() -> Iterator[None]:
+    """What is timed does not matter here; that it is timed does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("laconic.compression.trial.SECONDS", 0.01)
+        yield
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file under a folder with its content."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}

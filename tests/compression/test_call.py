@@ -1,0 +1,59 @@
+"""`laconic.compress`: the call as users write it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import laconic
+from compressible import Place
+from laconic.data import read
+from laconic.errors import UserError
+
+Places = Callable[..., Place]
+
+
+def test_rows_in_memory_are_taken_as_well_as_files(place: Places, tmp_path: Path) -> None:
+    here = place()
+    rows = [{"said": row["text"], "mark": row["label"]} for row in read(here.dev).records]
+    result = laconic.compress(
+        here.folder, input_infer_model_path=str(here.graph), eval_file=rows, train_file=rows, output_dir=tmp_path,
+        strategy="dynamic", engines=["onnxruntime"], text_column="said", label_column="mark", max_seq_length=20,
+    )  # fmt: skip
+    assert result.fp32.score is not None
+    assert (result.fp32.score.rows, result.fp32.score.value) == (len(rows), 1.0)
+    assert laconic.runtime.load(result.path).task.max_seq_length == 20
+    with pytest.raises(UserError, match="finished run"):
+        laconic.compress(here.folder, input_infer_model_path=str(here.graph), output_dir=tmp_path, strategy="dynamic")
+    again = laconic.compress(
+        here.folder, input_infer_model_path=str(here.graph), output_dir=str(tmp_path), strategy="dynamic",
+        eval_file=read(here.dev), engines="onnxruntime", overwrite_output_dir=True,
+    )  # fmt: skip
+    assert again.best.name == "dynamic"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"stategy": "ptq"}, "There is no option 'stategy'"),
+        ({"max_seq_lenght": 9}, "Did you mean 'max_seq_length'?"),
+        ({"strategy": "ptq+dynamic"}, "of which a strategy has one at most"),
+        ({"strategy": "dynamic", "smooth": 0.5}, "'--smooth' option \\(0.5\\) has no effect"),
+        ({"strategy": "ptq"}, "needs rows to calibrate on"),
+        ({"strategy": "dynamic", "text_column": "x"}, "'--text_column' option has no effect without rows"),
+        ({"task": "poetry"}, "There is no task 'poetry'"),
+    ],
+)
+def test_mistakes_are_told_before_any_file_is_touched(options: dict[str, object], said: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=said):
+        laconic.compress("no/such/model", output_dir=tmp_path / "out", **options)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_naming_it_imports_nothing_heavy() -> None:
+    code = "import sys, laconic; assert 'compress' in laconic.__all__; assert 'onnx' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

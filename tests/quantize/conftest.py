@@ -1,0 +1,37 @@
+"""Small models, exported once for all tests of a session: that takes five seconds and more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import onnx
+import pytest
+
+from models import build
+
+
+class Small(NamedTuple):
+    """A model with layers of 64 and 128 outputs, wide enough to be quantized: its graph and its torch module."""
+
+    proto: Any
+    module: Any
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Small]:
+    """By family. Not to be changed: copy the graph first."""
+    from laconic.engines.torch import load_module
+    from laconic.graphs.export import export_onnx
+    from laconic.graphs.read import unfold
+
+    made: dict[str, Small] = {}
+
+    def make(family: str = "bert") -> Small:
+        if family not in made:
+            folder = build(tmp_path_factory.mktemp(family), family, hidden=64)
+            export_onnx(folder, folder / "onnx" / "model.onnx")
+            made[family] = Small(unfold(onnx.load(folder / "onnx" / "model.onnx")), load_module(folder))
+        return made[family]
+
+    return make
