@@ -137,7 +137,6 @@ def main() -> None:
         log()
         log("Time:")
         show_cost(log, run, arguments.rows, arguments.rounds)
-    log.close()
 
 
 if __name__ == "__main__":

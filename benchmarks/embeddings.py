@@ -1,6 +1,6 @@
 """INT8 embedding tables against FP32 tables: speed, size, memory, with all else equal.
 
-    python benchmarks/embeddings.py MODELS DATA [--name mrpc] [--out benchmarks/results/embeddings.md]
+    python benchmarks/embeddings.py MODELS DATA [--name mrpc] [--work DIR] [--out benchmarks/results/embeddings.md]
 
 One thread. Noise is what the same FP32-table graph, loaded a second time, shows in the same alternating run. Takes
 about 10 minutes on a quiet machine. To try it: --seconds 0.1 --repeats 1.
@@ -9,14 +9,13 @@ about 10 minutes on a quiet machine. To try it: --seconds 0.1 --repeats 1.
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import onnx
-from subjects import Log, Subject, machine, plain_graph
+from subjects import Log, Subject, machine, plain_graph, work_folder
 
 from laconic import engines
 from laconic.artifact import Artifact, read
@@ -112,14 +111,15 @@ def main() -> None:
     parser.add_argument("--name", default="mrpc")
     parser.add_argument("--seconds", type=float, default=10.0, help="for each contestant in each cell (10)")
     parser.add_argument("--repeats", type=int, default=3, help="processes whose memory is measured (3)")
+    parser.add_argument("--work", type=Path, help="keep artifacts here, and use those that are")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     log = Log(arguments.out)
     installed = [name for name in engines.installed() if name != "torch"]
-    with tempfile.TemporaryDirectory() as scratch:
+    with work_folder(arguments.work) as scratch:
         subject = Subject.find(arguments.name, arguments.models, arguments.data)
-        exported, made = make(subject, Path(scratch))
-        short = Path(scratch) / "short.onnx"
+        exported, made = make(subject, scratch)
+        short = scratch / "short.onnx"
         onnx.save(plain_graph(graph_for(exported, installed[0]), first_position=True), short)
         log(f"python benchmarks/embeddings.py MODELS DATA; {subject.name}, one thread, length {LENGTH}, {machine()}")
         log("Size:")
@@ -130,7 +130,6 @@ def main() -> None:
         log()
         log("Speed of INT8 tables, × FP32 tables (10th to 90th percentile of the rounds):")
         show_speed(log, made, short, open_encoder(exported).vocab_size, arguments.seconds, installed)
-    log.close()
 
 
 if __name__ == "__main__":

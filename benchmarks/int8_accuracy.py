@@ -192,7 +192,6 @@ def main() -> None:
     for what, lines in pooled.items():
         if lines:
             show_pooled(log, what, lines)
-    log.close()
 
 
 if __name__ == "__main__":

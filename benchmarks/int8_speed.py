@@ -1,9 +1,9 @@
 """How much faster INT8 is than the fastest FP32 here, ours and what others make of the same model.
 
-    python benchmarks/int8_speed.py MODELS DATA PEERS [--name mrpc] [--out benchmarks/results/int8_speed.md]
+    python benchmarks/int8_speed.py MODELS DATA PEERS [--work DIR] [--out benchmarks/results/int8_speed.md]
 
 PEERS/mrpc holds what benchmarks/peers.py wrote; a peer that is not there is said. One thread, all contestants in turn.
-Takes about 15 minutes on a quiet machine. To try it: --seconds 0.1 --rows 16.
+Takes about 15 minutes on a quiet machine, 10 where --work has the artifacts. To try it: --seconds 0.1 --rows 16.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import math
 import re
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 
 import onnx
 from peers import PEERS
-from subjects import Log, Subject, machine, plain_graph
+from subjects import Log, Subject, machine, plain_graph, work_folder
 
 from laconic import engines, runtime
 from laconic.graphs.write_onnxruntime import write_onnxruntime
@@ -92,7 +91,7 @@ def whole_last_layer(subject: Subject, exact: Predictor, graph: Path, best: str,
 def run_cell(contestants: Sequence[Contestant], seconds: float) -> dict[str, Timing]:
     """Times as × the fastest FP32 engine, in one alternating run."""
     exact = [one for one in contestants if one.model == FP32]
-    guess = min(alternate(exact, exact[0].label, seconds=seconds / 2), key=lambda timing: timing.seconds)
+    guess = min(alternate(exact, exact[0].label, seconds=seconds / 2, rounds=3), key=lambda timing: timing.seconds)
     timings = alternate(contestants, f"{guess.model} {guess.engine}", seconds=seconds)
     # Where the guess was wrong the other engine's median is the measure; 1 where it was right.
     fastest = max(timing.ratio for timing in timings if timing.model == FP32)
@@ -104,15 +103,20 @@ def run_cell(contestants: Sequence[Contestant], seconds: float) -> dict[str, Tim
     }
 
 
-def run_cells(found: Sequence[tuple[str, Predictor]], examples: Sequence[Any], seconds: float) -> Cells:
-    """Full batches of 1 and 16, then real rows, texts to answers."""
-    cells: Cells = {}
+def run_cells(log: Log, found: Sequence[tuple[str, Predictor]], examples: Sequence[Any], seconds: float) -> Cells:
+    """Full batches of 1 and 16, then real rows, texts to answers; each is told when it ends."""
+    works: dict[str, list[Callable[[], object]]] = {}
     for size in (1, 16):
         batch = full_batch(size, LENGTH, found[0][1].encoder.vocab_size)
-        works = [Contestant(what, one.engine.name, runs(one, batch)) for what, one in found]
-        cells[f"batch {size}, length {LENGTH}"] = run_cell(works, seconds)
-    works = [Contestant(what, one.engine.name, answers(one, examples)) for what, one in found]
-    cells[f"{len(examples)} dev rows, batch 16, mixed lengths"] = run_cell(works, seconds)
+        works[f"batch {size}, length {LENGTH}"] = [runs(one, batch) for _, one in found]
+    works[f"{len(examples)} dev rows, batch 16, mixed lengths"] = [answers(one, examples) for _, one in found]
+    cells: Cells = {}
+    for title, work in works.items():
+        contestants = [Contestant(what, one.engine.name, do) for (what, one), do in zip(found, work, strict=True)]
+        cells[title] = cell = run_cell(contestants, seconds)
+        quickest = min((timing for timing in cell.values() if timing.model == FP32), key=lambda timing: timing.seconds)
+        log(f"{title}: fastest FP32 is {quickest.engine}, {1000 * quickest.seconds:.1f} ms, {quickest.rounds} rounds")
+        log("; ".join(f"{label} {timing.ratio:.2f}" for label, timing in cell.items()))
     return cells
 
 
@@ -135,9 +139,6 @@ def show(log: Log, cells: Cells, ours: str) -> None:
         timings = [cell[label] for cell in cells.values()]
         log.row(label, *(f"{t.ratio:.2f} ({t.spread[0]:.2f} to {t.spread[1]:.2f})" for t in timings), f"{whole:.2f}")
     log()
-    for title, cell in cells.items():
-        quickest = min((timing for timing in cell.values() if timing.model == FP32), key=lambda timing: timing.seconds)
-        log(f"{title}: fastest FP32 is {quickest.engine}, {1000 * quickest.seconds:.1f} ms, {quickest.rounds} rounds")
     names = {peer.name for peer in PEERS.values()}
     rivals = [label for label, timing in next(iter(cells.values())).items() if timing.model in names]
     static = [label for label in rivals if label.startswith(PEERS["static"].name)]
@@ -171,18 +172,18 @@ def main() -> None:
     parser.add_argument("peers", type=Path, help="holds NAME/static.onnx and so on")
     parser.add_argument("--name", default="mrpc")
     parser.add_argument("--rows", type=int, help="dev rows to time (all)")
-    parser.add_argument("--seconds", type=float, default=10.0, help="for each contestant in each cell (10)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="for each contestant in each cell (5)")
+    parser.add_argument("--work", type=Path, help="keep artifacts here, and use those that are")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     tokenize_with(1)
     subject, log = Subject.find(arguments.name, arguments.models, arguments.data), Log(arguments.out)
     log(f"{subject.name}: python benchmarks/int8_speed.py MODELS DATA PEERS")
-    with tempfile.TemporaryDirectory() as scratch:
-        found = open_all(subject, arguments.peers, Path(scratch), log)
+    with work_folder(arguments.work) as scratch:
+        found = open_all(subject, arguments.peers, scratch, log)
         examples = subject.examples(found[0][1], arguments.rows)
         ours = next(f"{what} {one.engine.name}" for what, one in found if what == OURS)
-        show(log, run_cells(found, examples, arguments.seconds), ours)
-    log.close()
+        show(log, run_cells(log, found, examples, arguments.seconds), ours)
 
 
 if __name__ == "__main__":

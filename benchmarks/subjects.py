@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,7 +14,7 @@ import onnx
 from scores import SETTINGS, laconic
 
 from laconic import data
-from laconic.artifact import Artifact, read
+from laconic.artifact import Artifact, is_artifact, read
 from laconic.compression.rows import calibration_order
 from laconic.engines.cpu import cpu
 from laconic.graphs.first_position import keep_first_position
@@ -47,12 +51,16 @@ class Subject:
         return TaskOptions(**settings)
 
     def export(self, out: Path) -> Artifact:
-        """`laconic export`: the FP32 artifact."""
-        laconic("export", "--model_name_or_path", str(self.model), "--output_dir", str(out), *self.flags)
+        """`laconic export`: the FP32 artifact; one that is there already is used."""
+        if not is_artifact(out):
+            laconic("export", "--model_name_or_path", str(self.model), "--output_dir", str(out), *self.flags)
         return read(out)
 
     def compress(self, out: Path, *flags: str) -> dict[str, Any]:
-        """`laconic compress`: what result.json holds."""
+        """`laconic compress`: what result.json holds; a run that is there already is used."""
+        if (out / "result.json").is_file():
+            found: dict[str, Any] = json.loads((out / "result.json").read_text(encoding="utf-8"))
+            return found
         rows = ("--train_file", str(self.train), "--eval_file", str(self.dev))
         return laconic(
             "compress", "--model_name_or_path", str(self.model), "--output_dir", str(out), *rows, *flags, *self.flags
@@ -82,6 +90,17 @@ def plain_graph(path: Path, *, first_position: bool) -> Any:
     return proto
 
 
+@contextmanager
+def work_folder(kept: Path | None) -> Iterator[Path]:
+    """A folder that is kept, so that a second run finds the artifacts of the first, or one for this run alone."""
+    if kept is not None:
+        kept.mkdir(parents=True, exist_ok=True)
+        yield kept
+    else:
+        with tempfile.TemporaryDirectory() as scratch:
+            yield Path(scratch)
+
+
 def machine() -> str:
     """What a figure was measured on."""
     here = cpu()
@@ -90,7 +109,7 @@ def machine() -> str:
 
 @dataclass
 class Log:
-    """Lines that are printed as they come, and written to a file at the end."""
+    """Lines that are printed and, if there is a file, written as they come: what is stopped leaves what it found."""
 
     out: Path | None
     lines: list[str] = field(default_factory=list)
@@ -98,6 +117,9 @@ class Log:
     def __call__(self, line: str = "") -> None:
         print(line, flush=True)
         self.lines.append(line)
+        if self.out:
+            self.out.parent.mkdir(parents=True, exist_ok=True)
+            self.out.write_text("\n".join(self.lines) + "\n", encoding="utf-8")
 
     def head(self, *columns: str) -> None:
         """Begin a table."""
@@ -107,9 +129,3 @@ class Log:
     def row(self, *cells: str) -> None:
         """One row of a table."""
         self(f"| {' | '.join(cells)} |")
-
-    def close(self) -> None:
-        """Write the file, if one was asked for."""
-        if self.out:
-            self.out.parent.mkdir(parents=True, exist_ok=True)
-            self.out.write_text("\n".join(self.lines) + "\n", encoding="utf-8")

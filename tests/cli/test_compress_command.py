@@ -96,10 +96,29 @@ def test_gate_fails_with_one_and_writes_everything(laconic: Laconic, place: Plac
     assert shown.err.splitlines()[-1].startswith(f"laconic: {tmp_path / 'out'}: No candidate keeps the drop to 0.00")
     assert shown.json["met_max_drop"] is False
     read(tmp_path / "out" / "best")
-    met = laconic(*words(place, tmp_path / "out2", *gate[:2], "--max_drop", "0.1", *gate[4:]))
-    assert met.code == 0
-    assert "leaving 1 of 4 layers float" in met.err
-    assert "drop above --max_drop" in met.out
+
+
+@pytest.mark.slow
+def test_table_tells_what_was_left_out_and_what_is_the_same(laconic: Laconic, place: Place, tmp_path: Path) -> None:
+    grid = ("--batch_size_list", "4", "--batch_num_list", "1", "2", "4")
+    many = ("--algo_list", "abs_max", "avg", "mse", "KL", *grid)
+    shown = laconic(*words(place, tmp_path / "out", *many, "--engines", "onnxruntime", "--cpu_classes", "vnni"))
+    assert shown.code == 0, shown.err
+    content = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert content["screened_out"]
+    assert f"Left out after a look at a few rows: {content['screened_out'][0]['name']}" in shown.out
+    for name, twin in content["same"].items():
+        assert f"{name} is the same as {twin}." in shown.out
+    assert ("scored here with exact sums in floats" in shown.out) == content["candidates"][0]["emulated"]
+
+
+@pytest.mark.slow
+def test_gate_is_met_by_leaving_a_layer_float(laconic: Laconic, place: Place, tmp_path: Path) -> None:
+    gate = ("--weight_quantize_type", "abs_max", "--max_drop", "0.1", *ONE)
+    shown = laconic(*words(place, tmp_path / "out", *gate))
+    assert shown.code == 0
+    assert "leaving 1 of 4 layers float" in shown.err
+    assert "drop above --max_drop" in shown.out
 
 
 def test_finished_run_is_refused_then_replaced_in_the_present_folder(

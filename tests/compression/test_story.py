@@ -48,7 +48,7 @@ def everything(place: Places, tmp_path_factory: pytest.TempPathFactory) -> tuple
     result = compress(
         input_infer_model_path=str(here.graph), train_file=here.train, eval_file=here.dev, test_file=here.test,
         output_dir=tmp_path_factory.mktemp("everything") / "out", strategy=["ptq", "dynamic", "ptq+embeddings"],
-        calibration_rows=64, sensitivity=True,
+        calibration_rows=64, sensitivity=True, origin_metric=0.96,  # within the tolerance
     )  # fmt: skip
     assert {path: sha256(path) for path in here.folder.rglob("*") if path.is_file()} == before
     return here, result
@@ -251,6 +251,7 @@ def test_drop_that_cannot_be_met_is_a_failure_with_everything_written(run: Compr
         read(result.output_dir / "candidates" / name)
 
 
+@pytest.mark.slow
 def test_drop_exactly_at_the_limit_is_met(run: Compress) -> None:
     """1 - 0.9 is a little less than 0.1, and 1 - 0.7 a little more than 0.3."""
     kind: dict[str, Any] = {"engines": "onnxruntime", "algo_list": "KL", "calibration_rows": 16}
@@ -262,6 +263,7 @@ def test_drop_exactly_at_the_limit_is_met(run: Compress) -> None:
     assert again.met
 
 
+@pytest.mark.slow
 def test_skip_patterns_and_auto_leave_layers_float(run: Compress) -> None:
     named = run(skip_layers="*layer.1.*", out="named", **ONE).best.candidate.quant_map
     assert named.left_float[layer_name(1)] == "skipped"
@@ -283,7 +285,6 @@ def test_wrong_origin_stops_before_anything_is_made(run: Compress, tmp_path: Pat
     with pytest.raises(UserError, match=r"scores accuracy 1.0000, '--origin_metric' says 0.9000"):
         run(origin_metric=0.9, **ONE)
     assert list(tmp_path.iterdir()) == []
-    assert run(strategy="dynamic", engines="onnxruntime", origin_metric=0.95).met  # within the tolerance
 
 
 def test_many_candidates_are_screened_and_those_left_out_leave_no_folder(run: Compress) -> None:
@@ -300,6 +301,7 @@ def test_many_candidates_are_screened_and_those_left_out_leave_no_folder(run: Co
     assert sum(one["same_answer"] >= most for one in content["candidates"]) >= 3
 
 
+@pytest.mark.slow
 def test_equal_candidates_are_one(run: Compress) -> None:
     result = run(algo_list="abs_max min_max", strategy=["ptq", "ptq"], engines="onnxruntime", calibration_rows=32)
     names = [one.name for one in result.candidates]
@@ -307,6 +309,7 @@ def test_equal_candidates_are_one(run: Compress) -> None:
     assert len(names) + len(result.same) == 2
 
 
+@pytest.mark.slow
 def test_engine_named_is_the_only_one_offered(run: Compress) -> None:
     result = run(strategy="ptq", algo_list="mse", engines="openvino", out="ov")
     graphs = read(result.path).manifest.graphs
@@ -315,12 +318,14 @@ def test_engine_named_is_the_only_one_offered(run: Compress) -> None:
     assert result.best.comparison.same_answer > 0.85
 
 
+@pytest.mark.slow
 def test_range_at_run_time_runs_as_dynamic_and_says_so(run: Compress) -> None:
     result = run(strategy="ptq", activation_quantize_type="abs_max", engines="onnxruntime")
     assert [one.name for one in result.candidates] == ["dynamic"]
     assert "ptq runs as dynamic" in result.notes[0]
 
 
+@pytest.mark.slow
 def test_rows_that_calibrate_are_told_where_there_is_no_training(run: Compress) -> None:
     result = run(train_file=None, calibration_rows=8, **ONE)
     content = json.loads((result.output_dir / "result.json").read_text())

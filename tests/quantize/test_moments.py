@@ -92,6 +92,17 @@ def test_one_pass_serves_any_number_of_feeds(small: Any) -> None:
     assert counter.counts == {"moments": len(LEARN) + len(JUDGE)}  # nothing was asked, nothing ran
 
 
+def test_passes_are_as_few_as_memory_allows(small: Any, monkeypatch: Any) -> None:
+    proto = small().proto
+    (value, axis), *_ = next(iter(feeds_of(proto).values())).values.items()
+    monkeypatch.setattr(streaming, "MATRIX_BYTES", 2 * (3 * 4 * 64**2))  # two of these fit
+    feeds = [Feed({value: axis}, Range(-1, high), None, 64) for high in range(1, 8)]
+    portions = [len(found) for found in stream_moments(proto, feeds, (LEARN[:2],), 0, matrices=True)]
+    assert portions == [2, 2, 2, 1]
+    means = [len(found) for found in stream_moments(proto, feeds, (LEARN[:2],), 0, matrices=False)]
+    assert means == [7]
+
+
 @given(
     st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=20),
     st.floats(-50, 0, width=32),
