@@ -183,10 +183,8 @@ def test_rule_names_only_what_decided() -> None:
     assert "95 %" not in unscored.rule
     assert unscored.rule.startswith("Nothing was scored. Chosen among the candidates whose answers")
     bare = choose([made("a", fidelity=None, speed=None), made("b", fidelity=None, speed=None)])
-    assert (
-        bare.rule
-        == "Nothing was scored. Chosen among all candidates: the smallest, then the one whose logits move least, then the first by name."
-    )
+    order = "the smallest, then the one whose logits move least, then the first by name"
+    assert bare.rule == f"Nothing was scored. Chosen among all candidates: {order}."
 
 
 def test_nonsense_is_refused() -> None:

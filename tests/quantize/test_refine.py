@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from reference import Counter, make_features, quantized_output, tokens_of, torch_inputs
 
@@ -131,6 +132,24 @@ def test_rows_that_calibrate_judge_where_there_are_no_others(small: Any) -> None
     settings = PtqSettings(algo_list=("mse",), bias_correction=True)
     found = ptq(proto, find_targets(proto), alone, settings)[KEY]
     assert all(layer.bias is not None for layer in found.layers.values())  # on them it always helps
+
+
+@pytest.mark.parametrize("second", ["Identity (m)", "Add (m, c)", "Add (m, b)"])
+def test_weight_used_with_two_biases_keeps_them(second: str) -> None:
+    """One weight, twice: the second time without a bias, with another, or with the same."""
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (int64[n, l] input_ids) => (float[n, l, 64] logits) {'
+        "x = Gather (table, input_ids) h = MatMul (x, w) i = Add (h, b) j = Tanh (i) m = MatMul (j, w) "
+        f"k = {second} u = Tanh (k) logits = MatMul (u, v) }}"
+    )
+    random = np.random.default_rng(2)
+    for name, shape in {"table": (140, 64), "w": (64, 64), "v": (64, 64), "b": (64,), "c": (64,)}.items():
+        array = random.normal(size=shape).astype(np.float32) * 0.3
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    settings = PtqSettings(algo_list=("mse",), bias_correction=True)
+    found = ptq(proto, find_targets(proto), replace(SAMPLES, judging=()), settings)[KEY]
+    assert (found.layers["w"].bias is None) == (second != "Add (m, b)")
+    assert found.layers["v"].bias is not None  # one was put where there was none
 
 
 def test_nothing_to_refine_runs_nothing(small: Any) -> None:
