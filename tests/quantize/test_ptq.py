@@ -20,6 +20,7 @@ from laconic.quantize.ptq import PtqSettings, ptq
 from laconic.quantize.samples import Samples
 from laconic.quantize.smooth import choose_alpha, has_outliers
 from laconic.quantize.targets import find_targets
+from laconic.quantize.weights import quantize_weight
 
 FEATURES, JUDGE, OTHER = make_features(40, seed=7), make_features(20, seed=8), make_features(30, seed=9)
 SAMPLES = Samples(FEATURES, JUDGE, {"n": 40}, 0)
@@ -126,6 +127,21 @@ def test_auto_decides_like_its_rule_on_torch_s_tokens(small: Any) -> None:
             assert found.layers[names[0]].smooth is None
         agree.append((choose_alpha(tokens, weights) is None) == (found.layers[names[0]].smooth is None))
     assert np.mean(agree) > 0.7  # the halves of another order may differ at the border
+
+
+@pytest.mark.parametrize("smooth", ["off", 0.5])
+def test_steps_of_weights_follow_the_inputs_that_they_see(small: Any, smooth: str | float) -> None:
+    """With fewer tokens than are drawn, the moments are those of all that torch shows."""
+    proto, module = small()
+    few = make_features(20, seed=11)
+    found = made(proto, smooth=smooth, samples=Samples(few, (), {"n": 20}, 0))
+    rows = torch_inputs(module, few)
+    for name, layer in found.layers.items():
+        divisor = np.ones(len(layer.integers), np.float32) if layer.smooth is None else layer.smooth
+        weight, tokens = module.state_dict()[name].numpy().T * divisor[:, None], tokens_of(rows, name) / divisor
+        expected = quantize_weight(weight, moments=np.square(tokens).mean(axis=0))
+        assert np.mean(layer.scales != expected.scales) < 0.05  # of two steps as good either may be taken
+        assert np.mean(layer.integers != expected.integers) < 0.05
 
 
 @pytest.mark.slow
@@ -280,6 +296,7 @@ from reference import make_features
 from laconic.quantize.ptq import PtqSettings, ptq
 from laconic.quantize.samples import Samples
 from laconic.quantize.targets import find_targets
+from laconic.quantize.weights import quantize_weight
 
 proto, count = onnx.load(sys.argv[1]), int(sys.argv[2])
 features = make_features(count, shortest=64, longest=64)
@@ -302,7 +319,6 @@ def test_memory_does_not_grow_with_the_rows(small: Any, tmp_path: Path) -> None:
         return int(json.loads(done.stdout))
 
     few, many = peak(64), peak(512)
-    print(few, many)
     kept = (512 - 64) * 64 * (7 * 64 + 2 * 128) * 4 / 1024  # what all inputs of layers of all rows would take
     assert kept > 0.3 * few  # else the test could not fail
     assert many < 1.15 * few
