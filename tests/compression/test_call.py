@@ -21,7 +21,7 @@ def test_rows_in_memory_are_taken_as_well_as_files(place: Places, tmp_path: Path
     here = place()
     rows = [{"said": row["text"], "mark": row["label"]} for row in read(here.dev).records]
     result = laconic.compress(
-        here.folder, input_infer_model_path=str(here.graph), eval_file=rows, train_file=rows, output_dir=tmp_path,
+        here.folder, input_infer_model_path=here.graph, eval_file=rows, train_file=rows, output_dir=tmp_path,
         strategy="dynamic", engines=["onnxruntime"], text_column="said", label_column="mark", max_seq_length=20,
     )  # fmt: skip
     assert result.fp32.score is not None

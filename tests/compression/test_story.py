@@ -252,6 +252,17 @@ def test_drop_that_cannot_be_met_is_a_failure_with_everything_written(run: Compr
 
 
 @pytest.mark.slow
+def test_drop_of_dynamic_is_kept_too(run: Compress) -> None:
+    kind: dict[str, Any] = {"strategy": "dynamic+embeddings", "engines": "onnxruntime"}
+    result = run(harmful=1, weight_quantize_type="abs_max", max_drop=0.1, **kind)
+    assert result.best.name == "dynamic-embeddings-float1"
+    assert result.best.candidate.quant_map.left_float[layer_name(1)] == "sensitive"
+    assert "embeddings.weight" in result.best.candidate.quant_map.tables
+    lone = run(strategy="embeddings", engines="onnxruntime", max_drop=0.0, out="lone")
+    assert [one.name for one in lone.candidates] == ["embeddings"]  # there is no layer to leave float
+
+
+@pytest.mark.slow
 def test_drop_exactly_at_the_limit_is_met(run: Compress) -> None:
     """1 - 0.9 is a little less than 0.1, and 1 - 0.7 a little more than 0.3."""
     kind: dict[str, Any] = {"engines": "onnxruntime", "algo_list": "KL", "calibration_rows": 16}

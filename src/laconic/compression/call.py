@@ -67,7 +67,7 @@ def _sort(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict
         if name not in (*how, *task, *COLUMNS):
             raise UserError(f"There is no option '{name}'.", hint=nearest(name, [*how, *task, *COLUMNS]))
     return (
-        {name: value for name, value in options.items() if name in how},
+        {name: str(value) if isinstance(value, Path) else value for name, value in options.items() if name in how},
         {name: value for name, value in options.items() if name in task},
         {COLUMNS[name]: value for name, value in options.items() if name in COLUMNS},
     )
