@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -45,9 +46,9 @@ def read(path: Path, pad: int = 0, most: float = 1e-5) -> onnx.ModelProto:
     assert operators(proto).isdisjoint({"Constant", "Identity"})
     assert not proto.graph.value_info
     assert len({tensor.name for tensor in proto.graph.initializer}) == len(proto.graph.initializer)
-    (path.parent / "read").mkdir(exist_ok=True)
-    onnx.save(proto, path.parent / "read" / path.name)
-    before, after = (load("onnxruntime", file, threads=1) for file in (path, path.parent / "read" / path.name))
+    with tempfile.TemporaryDirectory() as folder:  # the graph's own may be shared by other tests
+        onnx.save(proto, Path(folder) / path.name)
+        before, after = (load("onnxruntime", file, threads=1) for file in (path, Path(folder) / path.name))
     assert before.outputs == after.outputs
     for length in (9, 3):
         for one, other in zip(before.run(batch(pad, length)), after.run(batch(pad, length)), strict=True):
