@@ -25,7 +25,7 @@ from .weights import QuantWeight, quantize_weight
 class PtqSettings:
     """How to quantize; names and meanings are those of the options."""
 
-    algo_list: tuple[str, ...] = ("mse", "KL")
+    algo_list: tuple[str, ...] = ("mse", "KL", "min_max")
     weight_quantize_type: str = "channel_wise_abs_max"
     adaround: bool = False
     bias_correction: bool = False
