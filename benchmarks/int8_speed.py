@@ -20,7 +20,9 @@ import onnx
 from peers import PEERS
 from subjects import Log, Subject, machine, plain_graph, work_folder
 
+from laconic import artifact as artifacts
 from laconic import engines, runtime
+from laconic.engines.cpu import cpu
 from laconic.graphs.write_onnxruntime import write_onnxruntime
 from laconic.graphs.write_qdq import write_qdq
 from laconic.measure.benchmark import Contestant, Timing, alternate, full_batch
@@ -31,6 +33,8 @@ from laconic.systems import tokenize_with
 
 FP32, SHORT = "FP32", "FP32, last layer for [CLS] alone"
 OURS, TABLES, LONG = "laconic ptq", "laconic ptq+embeddings", "laconic ptq, whole last layer"
+HALF = "in bf16"
+"""What else an engine computes in bf16, and not in FP32: all of an FP32 graph, the float parts of an INT8 one."""
 LENGTH = 128
 Cells = dict[str, dict[str, Timing]]
 """By cell and contestant."""
@@ -39,6 +43,7 @@ Cells = dict[str, dict[str, Timing]]
 def open_all(subject: Subject, peers: Path, scratch: Path, log: Log) -> list[tuple[str, Predictor]]:
     """Everything that takes part, by name."""
     installed = [name for name in engines.installed() if name != "torch"]
+    bf16 = cpu().bf16 and "openvino" in installed
     fp32 = subject.export(scratch / "fp32")
     graph = fp32.path(fp32.manifest.graphs[0].path)
     found = [(FP32, runtime.load(fp32.folder, name, 1)) for name in installed]
@@ -61,12 +66,18 @@ def open_all(subject: Subject, peers: Path, scratch: Path, log: Log) -> list[tup
             found += [(what, runtime.load(best, name, 1)) for name in others]
             path = whole_last_layer(subject, exact, graph, result["best"], chosen.engine.name, scratch)
             found.append((LONG, load(chosen.engine.name, path, "int8")))
+            if bf16:
+                shared, _ = runtime.choose(artifacts.read(best), "openvino")
+                found.append((f"{FP32} {HALF}", load("openvino", graph, "bf16")))
+                found.append((f"{OURS}, float parts {HALF}", load("openvino", best / shared.path, "bf16")))
     for peer in PEERS.values():
         path = peers / subject.name / peer.file
         if not path.is_file() or peer.engine not in installed:
             log(f"{peer.name}: left out, as {peer.file} or {peer.engine} is not there.")
         else:
             found.append((peer.name, load(peer.engine, path, "int8")))
+            if bf16 and peer.engine == "openvino":
+                found.append((f"{peer.name}, float parts {HALF}", load(peer.engine, path, "bf16")))
     return found
 
 
@@ -145,6 +156,16 @@ def show(log: Log, cells: Cells, ours: str) -> None:
     short, long = ([label for label in overall if label.startswith(what)] for what in (SHORT, LONG))
     versus(log, cells, "ours ÷ best peer", ours, rivals)
     versus(log, cells, "ours ÷ quantize_static", ours, static)
+    for engine in sorted({timing.engine for timing in next(iter(cells.values())).values()}):
+        versus(log, cells, f"ours on {engine} ÷ its FP32", f"{OURS} {engine}", [f"{FP32} {engine}"])
+        if engine == "onnxruntime":
+            versus(log, cells, f"ours on {engine} ÷ quantize_static", f"{OURS} {engine}", static)
+    half = [label for label in overall if label.startswith(f"{FP32} {HALF}")]
+    versus(log, cells, "ours ÷ FP32 graph in bf16", ours, half)
+    mixed = [label for label in overall if "float parts" in label]
+    if mixed:
+        versus(log, cells, f"ours with float parts {HALF} ÷ FP32 on openvino", mixed[0], [f"{FP32} openvino"])
+        versus(log, cells, f"ours ÷ NNCF, both with float parts {HALF}", mixed[0], mixed[1:])
     versus(log, cells, "ours ÷ FP32 with the same pass over the last layer", ours, short)
     versus(log, cells, "ours without that pass ÷ best peer, which has none", long[0], rivals)
 
