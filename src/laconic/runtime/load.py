@@ -25,8 +25,8 @@ def load(
     """Load an artifact, its files checked, onto an engine. Needs neither torch nor transformers.
 
     `engine="auto"` takes what `laconic tune` found to be the fastest here, else the best engine for the CPU class that
-    is installed. `providers` go to ONNX Runtime, which they choose too. `precision="bf16"` runs an FP32 graph in bf16
-    where engine and CPU can.
+    is installed. `providers` go to ONNX Runtime, which they choose too. `precision="bf16"` runs an FP32 graph,
+    or the float parts of an INT8 one, in bf16 where engine and CPU can.
 
     >>> from laconic import runtime
     >>> runtime.load("no/such/folder")
