@@ -17,6 +17,7 @@ import transformers
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars
 from torch import nn
 
+from ..carve.model import model_class
 from ..errors import UserError, existing, nearest
 from .cpu import threads_or_all
 from .engine import Batch, Outputs, pick
@@ -123,7 +124,7 @@ def load_module(folder: str | Path, *, head: str | None = None) -> Any:
     with quiet_transformers():
         try:
             config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-            kind = getattr(transformers, f"AutoModelFor{_head(config, head, folder)}")
+            kind = model_class(getattr(transformers, f"AutoModelFor{_head(config, head, folder)}"), config)
             module, report = kind.from_pretrained(
                 folder, config=config, dtype=torch.float32, local_files_only=True, trust_remote_code=False,
                 weights_only=True, output_loading_info=True,

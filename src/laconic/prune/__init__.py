@@ -1,0 +1,8 @@
+"""Structured pruning: what matters in a model, the most important first, any width as a slice, widths as models."""
+
+from .carved_folder import save_carved
+from .elastic import Elastic
+from .importance import Importance, importance, own_predictions
+from .reorder import reorder
+
+__all__ = ["Elastic", "Importance", "importance", "own_predictions", "reorder", "save_carved"]
