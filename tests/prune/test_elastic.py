@@ -50,6 +50,21 @@ def test_other_heads_give_what_their_carved_models_give(prunable, head):
         assert max(off(one, two) for one, two in zip(output, expected, strict=True)) <= 1e-5
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_states_are_the_hidden_states(prunable, name):
+    model = load_module(prunable(name))
+    batch, whole = batch_for(model), elastic(model)
+    for shape in ("full", "half", "short"):
+        with torch.no_grad():
+            output, states = whole(shape, states=True, **batch)
+            expected = whole(shape, **batch, output_hidden_states=True)
+        assert torch.equal(output.logits, expected.logits)
+        assert len(states) == len(expected.hidden_states)
+        last = -1 if name == "modernbert" else None  # transformers gives its last one behind the final norm
+        assert all(torch.equal(*pair) for pair in zip(states[:last], expected.hidden_states[:last], strict=True))
+    assert not any(part._forward_pre_hooks for part in model.modules())
+
+
 def test_all_tensors_are_the_full_models(prunable):
     model = load_module(prunable())
     whole = elastic(model)

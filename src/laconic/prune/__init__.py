@@ -4,5 +4,6 @@ from .carved_folder import save_carved
 from .elastic import Elastic
 from .importance import Importance, importance, own_predictions
 from .reorder import reorder
+from .states import record_states
 
-__all__ = ["Elastic", "Importance", "importance", "own_predictions", "reorder", "save_carved"]
+__all__ = ["Elastic", "Importance", "importance", "own_predictions", "record_states", "reorder", "save_carved"]

@@ -11,6 +11,7 @@ from torch import nn
 from ..carve import Shape, carve, locate, skeleton, slices
 from ..errors import UserError, nearest
 from ..families import Family, find
+from .states import record_states
 
 FULL = "full"
 
@@ -49,19 +50,28 @@ class Elastic(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
         """The full model's."""
         return self.model.config
 
-    def forward(self, shape: str = FULL, **inputs: Any) -> Any:
-        """Run the network of a shape: what the model itself gives, hidden states included when asked for."""
+    def forward(self, shape: str = FULL, *, states: bool = False, **inputs: Any) -> Any:
+        """Run the network of a shape: what the model itself gives, hidden states included when asked for.
+
+        With `states`, a pair of that and what `record_states` records, which no model need be asked for.
+        """
+        if shape not in self._smaller and shape != FULL:
+            raise UserError(f"There is no shape '{shape}'.", hint=nearest(shape, [FULL, *self.shapes]))
+        if not states:
+            return self._run(shape, inputs)
+        with record_states(self.model if shape == FULL else self._smaller[shape][0], self.family) as recorded:
+            return self._run(shape, inputs), tuple(recorded)
+
+    def _run(self, shape: str, inputs: Mapping[str, Any]) -> Any:
         if shape == FULL:
             return self.model(**inputs)
-        if shape not in self._smaller:
-            raise UserError(f"There is no shape '{shape}'.", hint=nearest(shape, [FULL, *self.shapes]))
         bones, pieces = self._smaller[shape]
         if bones.training != self.model.training:
             bones.train(self.model.training)
         full = dict(self.model.named_parameters(remove_duplicate=False))
         full.update(self.model.named_buffers(remove_duplicate=False))
         lent = {name: piece.of(full[piece.source]) for name, piece in pieces.items()}
-        return torch.func.functional_call(bones, lent, kwargs=inputs)
+        return torch.func.functional_call(bones, lent, kwargs=dict(inputs))
 
     def carved(self, shape: str) -> Any:
         """The network of a shape as a model of its own, with a copy of the weights as they are now."""
