@@ -55,7 +55,7 @@ def test_carved_model_is_carved_again(prunable, name):
     twice = carve(once, family, shape_for(shape_of(once, family), HALF, Fraction(2, 3)))
     at_once = carve(model, family, Shape((2, 2), (32, 32), (0, 2)))
     assert shape_of(once, family) != full
-    assert off(logits(twice, batch), logits(at_once, batch)) == 0
+    assert off(logits(twice, batch), logits(at_once, batch)) <= 1e-6
 
 
 def test_carved_model_learns_further(prunable):

@@ -46,9 +46,9 @@ def test_load_model_and_auto_class_give_back_the_carved_model(prunable, tmp_path
     folder = save_carved(carved, tmp_path / "carved", source=prunable(name))
     batch = batch_for(carved)
     expected = logits(carved, batch)
-    assert off(logits(laconic.load_model(folder), batch), expected) == 0
+    assert off(logits(laconic.load_model(folder), batch), expected) <= 1e-6
     auto = AutoModelForSequenceClassification.from_pretrained(folder, trust_remote_code=True)
-    assert off(logits(auto, batch), expected) == 0
+    assert off(logits(auto, batch), expected) <= 1e-6
     assert (folder / "model.safetensors").stat().st_size < (prunable(name) / "model.safetensors").stat().st_size
 
 
@@ -59,14 +59,14 @@ def test_other_heads_come_back(prunable, tmp_path, head):
     batch = batch_for(carved)
     auto = getattr(transformers, f"AutoModelFor{head}").from_pretrained(folder, trust_remote_code=True)
     for loaded in (laconic.load_model(folder), auto):
-        assert off(logits(loaded, batch), logits(carved, batch)) == 0
+        assert off(logits(loaded, batch), logits(carved, batch)) <= 1e-6
 
 
 def test_layers_of_different_sizes_come_back(prunable, tmp_path):
     model = load_module(prunable())
     carved = carve(model, find(model), Shape((6, 1, 4), (8, 96, 41), (0, 1, 2)))
     folder = save_carved(carved, tmp_path / "carved")
-    assert off(logits(laconic.load_model(folder), batch_for(model)), logits(carved, batch_for(model))) == 0
+    assert off(logits(laconic.load_model(folder), batch_for(model)), logits(carved, batch_for(model))) <= 1e-6
 
 
 def test_folder_says_its_shape_and_brings_tokenizer_and_task(prunable, tmp_path):
@@ -103,14 +103,14 @@ def test_carved_model_is_trained_saved_and_carved_again(prunable, tmp_path, open
     assert off(logits(model, batch), logits(laconic.load_model(folder), batch)) > 1e-4
     model.save_pretrained(tmp_path / "trained")
     trained = laconic.load_model(tmp_path / "trained")
-    assert off(logits(trained, batch), logits(model, batch)) == 0
+    assert off(logits(trained, batch), logits(model, batch)) <= 1e-6
     if opened != "live":  # a live model's class is transformers' own, which knows nothing of Laconic's code
         auto = AutoModelForSequenceClassification.from_pretrained(tmp_path / "trained", trust_remote_code=True)
-        assert off(logits(auto, batch), logits(model, batch)) == 0
+        assert off(logits(auto, batch), logits(model, batch)) <= 1e-6
     smaller = carve(trained, find(trained), shape_for(shape_of(trained, find(trained)), Fraction(1, 3)))
     twice = laconic.load_model(save_carved(smaller, tmp_path / "smaller"))
     assert shape_of(twice, find(twice)).heads == (1, 1)
-    assert off(logits(twice, batch), logits(smaller, batch)) == 0
+    assert off(logits(twice, batch), logits(smaller, batch)) <= 1e-6
 
 
 def test_opening_one_leaves_other_models_of_its_class_as_they_are(prunable, tmp_path):
@@ -169,6 +169,14 @@ def test_infinite_weights_and_occupied_folders_are_refused(prunable, tmp_path):
     assert laconic.load_model(tmp_path / "carved")
 
 
+def test_model_that_was_not_carved_is_refused_and_left_alone(prunable, tmp_path):
+    model = load_module(prunable())
+    with pytest.raises(UserError, match="it was not carved"):
+        save_carved(model, tmp_path / "full")
+    assert not hasattr(model.config, "laconic_shape")
+    assert not (tmp_path / "full").exists()
+
+
 class Pointers(transformers.ErniePreTrainedModel):
     """As UIE has it: an encoder, and a sigmoid for the start and one for the end of a span."""
 
@@ -192,7 +200,7 @@ def test_model_of_ones_own_is_carved_saved_and_loaded(prunable, tmp_path):
     batch = {"input_ids": torch.arange(5, 15)[None]}
     with torch.no_grad():
         expected, loaded = carved(**batch), laconic.load_model(folder, model_class=Pointers)(**batch)
-    assert max(off(one, two) for one, two in zip(expected, loaded, strict=True)) == 0
+    assert max(off(one, two) for one, two in zip(expected, loaded, strict=True)) <= 1e-6
     with pytest.raises(UserError, match="'Pointers', which has no head that is offered"):
         laconic.load_model(folder)
 

@@ -37,7 +37,7 @@ def test_every_shape_gives_what_its_carved_model_gives(prunable, name):
         assert len(output.hidden_states) == len(expected.hidden_states) == len(whole.shapes[shape].layers) + 1
         for got, wanted in zip(output.hidden_states, expected.hidden_states, strict=True):
             assert off(got, wanted) <= 1e-5
-    assert off(logits(whole, batch), logits(model, batch)) == 0
+    assert off(logits(whole, batch), logits(model, batch)) <= 1e-6
 
 
 @pytest.mark.parametrize("head", HEADS[1:])
@@ -112,7 +112,7 @@ def test_training_mode_reaches_every_shape(prunable):
         switch.train()
         assert off(logits(whole, batch, shape="half"), logits(whole, batch, shape="half")) > 1e-4
         switch.eval()
-        assert off(logits(whole, batch, shape="half"), logits(whole, batch, shape="half")) == 0
+        assert off(logits(whole, batch, shape="half"), logits(whole, batch, shape="half")) <= 1e-6
 
 
 @pytest.mark.parametrize("name", ["bert", "modernbert"])

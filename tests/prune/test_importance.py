@@ -134,3 +134,21 @@ def test_bad_losses_and_no_rows_are_refused(prunable):
         importance(model, [batch_for(model, LENGTHS)], lambda output, batch: output.logits)
     with pytest.raises(UserError, match="The loss is nan"):
         importance(model, [batch_for(model)], lambda output, batch: output.logits.sum() * float("nan"))
+
+
+def test_outputs_that_say_no_targets_are_refused(prunable):
+    model = load_module(prunable())
+
+    class Two(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = model
+
+        def forward(self, **inputs):
+            scores = torch.sigmoid(self.inner(**inputs).logits)
+            return scores, 1 - scores
+
+    found = importance(Two(), [batch_for(model)], lambda output, batch: output[0].sum())
+    assert len(found.heads) == 3
+    with pytest.raises(UserError, match="gives 2 outputs, whose targets cannot be told"):
+        importance(Two(), [batch_for(model)], own_predictions(Two()))

@@ -105,8 +105,8 @@ def _save_pretrained(self: Any, save_directory: Any, *inputs: Any, **settings: A
 
 
 def _check_depth(config: Any, shape: Shape) -> None:
-    layers = int(config.num_hidden_layers)
-    if shape.layers != tuple(range(layers)):
+    layers = getattr(config, "num_hidden_layers", None)
+    if layers is not None and shape.layers != tuple(range(layers)):
         what = f"The shape names the layers {list(shape.layers)}; the config says that there are {layers}."
         raise UserError(what, hint=f"'num_hidden_layers' and '{CONFIG_KEY}' in config.json belong together.")
 

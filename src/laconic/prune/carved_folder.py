@@ -41,9 +41,11 @@ def save_carved(
         what = "A carved model must be a transformers PreTrainedModel to be saved as a folder."
         raise UserError(f"{what} Got {type(model).__name__}.")
     source = None if source is None else existing(source, "model folder")
-    shape = shape_of(model, family or find(model))
+    shape = shape_of(model, family or find(model)).to_json()
+    if getattr(model.config, CONFIG_KEY, None) != shape:
+        what = f"The model's config does not say the shape that the model has ('{CONFIG_KEY}'): it was not carved."
+        raise UserError(what, hint="Carve it first with laconic.carve.carve, or save it with save_pretrained.")
     check_finite(model)
-    setattr(model.config, CONFIG_KEY, shape.to_json())
     with whole_folder(output_dir, overwrite=overwrite) as scratch:
         with quiet_transformers():
             model.save_pretrained(scratch)

@@ -34,8 +34,7 @@ class Elastic(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
         if FULL in self.shapes:
             raise UserError(f"A shape cannot be called '{FULL}': that is the model itself.")
         if getattr(model, "is_gradient_checkpointing", False):
-            what = "Gradient checkpointing does not work with elastic widths."
-            raise UserError(what, hint="Leave out --gradient_checkpointing.")
+            self.gradient_checkpointing_enable()
         places = locate(model, self.family)
         # In tuples, out of reach of nn.Module: a skeleton's tensors are nobody's parameters.
         self._smaller: dict[str, tuple[Any, dict[str, Any]]] = {}
@@ -72,6 +71,11 @@ class Elastic(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
         full.update(self.model.named_buffers(remove_duplicate=False))
         lent = {name: piece.of(full[piece.source]) for name, piece in pieces.items()}
         return torch.func.functional_call(bones, lent, kwargs=dict(inputs))
+
+    def gradient_checkpointing_enable(self, *_settings: Any, **_named: Any) -> None:
+        """Refuse what `transformers.Trainer` calls when told `gradient_checkpointing`."""
+        what = "Gradient checkpointing does not work with elastic widths."
+        raise UserError(what, hint="Leave out --gradient_checkpointing.")
 
     def carved(self, shape: str) -> Any:
         """The network of a shape as a model of its own, with a copy of the weights as they are now."""

@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from ..carve import Places, locate, twin
 from ..carve.places import HEADS, NEURONS
+from ..engines.torch import as_tuple, output_names
 from ..errors import UserError
 from ..families import Family, find
 
@@ -48,20 +49,22 @@ def importance(
     family = family or find(model)
     copied = twin(model, lambda tensor: tensor).eval().requires_grad_(False)
     device = next((parameter.device for parameter in copied.parameters()), torch.device("cpu"))
-    takes = inspect.signature(copied.forward).parameters
+    takes = set(inspect.signature(copied.forward).parameters)
     places = locate(copied, family)
     names = [(unit, block) for unit in (HEADS, NEURONS) for block in range(len(places.blocks))]
     sums = {name: np.zeros(places.count(*name)) for name in names}
     samples = 0
     for batch in batches:
         given = {name: _to(value, device) for name, value in batch.items()}
-        feed = {name: value for name, value in given.items() if name in takes and name not in LABELS}
+        feed = {name: value for name, value in given.items() if name not in LABELS}
+        if not takes.isdisjoint(feed):  # a wrapper that takes whatever comes gets everything
+            feed = {name: value for name, value in feed.items() if name in takes}
         with torch.enable_grad(), _masked(copied, places) as masks:
             value = loss(copied(**feed), given)
             _check(value)
             slopes = torch.autograd.grad(value, [masks[name] for name in names])
         for name, slope in zip(names, slopes, strict=True):
-            sums[name] += slope.detach().abs().sum(0).double().cpu().numpy()
+            sums[name] += slope.double().abs().sum(0).cpu().numpy()
         samples += len(slopes[0])
     if samples == 0:
         raise UserError("There are no rows to find the importance of heads and neurons on.")
@@ -75,18 +78,19 @@ def own_predictions(model: nn.Module) -> Loss:
     They are hard answers (the likeliest label, tag or position): against its own probabilities, a model's loss has no
     slope. For the same reason a regression's loss is its output.
     """
+    names = output_names(model)
     multi_label = getattr(getattr(model, "config", None), "problem_type", None) == "multi_label_classification"
 
     def loss(output: Any, batch: Mapping[str, Any]) -> torch.Tensor:
-        mask = batch.get("attention_mask")
-        if "start_logits" in output:
-            ends = (output["start_logits"], output["end_logits"])
-            floor = torch.finfo(ends[0].dtype).min
-            return sum(
-                (_likeliest(end if mask is None else end.masked_fill(mask == 0, floor)) for end in ends),
-                start=ends[0].new_zeros(()),
-            )
-        logits = output["logits"] if isinstance(output, Mapping) else output[0] if isinstance(output, tuple) else output
+        outputs, mask = as_tuple(output, names), batch.get("attention_mask")
+        if len(outputs) != len(names):
+            what = f"The model gives {len(outputs)} outputs, whose targets cannot be told from its own predictions."
+            raise UserError(what, hint="Give labelled rows and a criterion.")
+        if len(outputs) == 2:  # a question's start and end
+            floor = torch.finfo(outputs[0].dtype).min
+            ends = [end if mask is None else end.masked_fill(mask == 0, floor) for end in outputs]
+            return _likeliest(ends[0]) + _likeliest(ends[1])
+        (logits,) = outputs
         if multi_label:
             return functional.binary_cross_entropy_with_logits(logits, (logits > 0).to(logits.dtype), reduction="sum")
         if logits.ndim == 3:
