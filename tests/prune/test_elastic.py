@@ -153,6 +153,23 @@ def test_runs_under_a_trainer(prunable, tmp_path):
     assert off(logits(again, batch, shape="narrow"), logits(again.carved("narrow"), batch)) <= 1e-5
 
 
+def test_model_that_a_trainer_left_in_mixed_precision_is_carved_without_it(prunable, tmp_path):
+    model = load_module(prunable())
+    rows = [{name: value[0] for name, value in batch_for(model, (8,)).items()} | {"labels": 1}] * 2
+    arguments = TrainingArguments(
+        tmp_path, max_steps=1, report_to=[], use_cpu=True, disable_tqdm=True, save_strategy="no", bf16=True
+    )
+    Trainer(model=model, args=arguments, train_dataset=rows).train()
+    wrapped, batch = model.eval().forward, batch_for(model)
+    plain = load_module(prunable())
+    plain.load_state_dict(model.state_dict())
+    whole, expected = elastic(model), elastic(plain)
+    for got in (logits(whole, batch, shape="half"), logits(whole.carved("half"), batch)):
+        assert off(got, logits(expected, batch, shape="half")) <= 1e-5
+    assert off(logits(whole.carved("full"), batch), logits(plain, batch)) <= 1e-5
+    assert model.forward == wrapped
+
+
 def test_runs_under_ddp(prunable, tmp_path):
     model = load_module(prunable())
     whole, batch = elastic(model), batch_for(model)
@@ -174,6 +191,8 @@ def test_unknown_and_reserved_shapes_are_refused(prunable):
     model = load_module(prunable())
     with pytest.raises(UserError, match=r"There is no shape 'hlaf'\. Did you mean 'half'"):
         elastic(model)("hlaf", **batch_for(model))
+    with pytest.raises(UserError, match="There is no shape 'thin'"):
+        elastic(model).carved("thin")
     with pytest.raises(UserError, match="A shape cannot be called 'full'"):
         Elastic(model, {"full": Shape((1,), (8,), (0,))})
     model.gradient_checkpointing_enable()

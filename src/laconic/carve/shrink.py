@@ -56,13 +56,16 @@ def shrink(model: Any, family: Family, shape: Shape) -> Any:
 
 
 def twin(model: nn.Module, convert: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """A second model of its own whose tensors are what `convert` makes of the first's."""
+    """A second model of its own whose tensors are what `convert` makes of the first's, without its gradients."""
     memo: dict[int, Any] = {}
     for tensor in chain(model.parameters(), model.buffers()):
         made = convert(tensor.detach())
         is_weight = isinstance(tensor, nn.Parameter)
         memo[id(tensor)] = nn.Parameter(made, requires_grad=tensor.requires_grad) if is_weight else made
-    return copy.deepcopy(model, memo)
+    copied = copy.deepcopy(model, memo)
+    if "_original_forward" in vars(copied):  # a Trainer's mixed precision, which accelerate leaves on what it trained
+        del copied.forward, copied._original_forward
+    return copied
 
 
 def tensors(model: nn.Module) -> dict[str, torch.Tensor]:

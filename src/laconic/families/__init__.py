@@ -9,6 +9,7 @@ laconic.errors.UserError: The family 'gpt2' has no description, so that its head
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..errors import UserError
@@ -60,7 +61,7 @@ def register(family: Family) -> Family:
 def _model_type(model: Any) -> str | None:
     if model is None or isinstance(model, str):
         return model
-    if isinstance(model, dict):
+    if isinstance(model, Mapping):
         return model.get("model_type")
     kind = getattr(model, "model_type", None) or getattr(getattr(model, "config", None), "model_type", None)
     if kind is None and hasattr(model, "modules"):

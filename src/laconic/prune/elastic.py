@@ -8,7 +8,7 @@ from typing import Any, final
 import torch
 from torch import nn
 
-from ..carve import Shape, carve, locate, skeleton, slices
+from ..carve import Shape, Slice, carve, locate, skeleton, slices
 from ..errors import UserError, nearest
 from ..families import Family, find
 from .states import record_states
@@ -37,7 +37,7 @@ class Elastic(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
             self.gradient_checkpointing_enable()
         places = locate(model, self.family)
         # In tuples, out of reach of nn.Module: a skeleton's tensors are nobody's parameters.
-        self._smaller: dict[str, tuple[Any, dict[str, Any]]] = {}
+        self._smaller: dict[str, tuple[Any, dict[str, Slice]]] = {}
         for name, shape in self.shapes.items():
             bones = skeleton(model, self.family, shape)
             pieces = slices(model, places, shape)
@@ -54,29 +54,36 @@ class Elastic(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
 
         With `states`, a pair of that and what `record_states` records, which no model need be asked for.
         """
-        if shape not in self._smaller and shape != FULL:
-            raise UserError(f"There is no shape '{shape}'.", hint=nearest(shape, [FULL, *self.shapes]))
+        bones, pieces = self._lookup(shape)
         if not states:
-            return self._run(shape, inputs)
-        with record_states(self.model if shape == FULL else self._smaller[shape][0], self.family) as recorded:
-            return self._run(shape, inputs), tuple(recorded)
+            return self._run(bones, pieces, inputs)
+        with record_states(bones, self.family) as recorded:
+            return self._run(bones, pieces, inputs), tuple(recorded)
 
-    def _run(self, shape: str, inputs: Mapping[str, Any]) -> Any:
-        if shape == FULL:
-            return self.model(**inputs)
-        bones, pieces = self._smaller[shape]
-        if bones.training != self.model.training:
-            bones.train(self.model.training)
-        full = dict(self.model.named_parameters(remove_duplicate=False))
-        full.update(self.model.named_buffers(remove_duplicate=False))
-        lent = {name: piece.of(full[piece.source]) for name, piece in pieces.items()}
-        return torch.func.functional_call(bones, lent, kwargs=dict(inputs))
+    def carved(self, shape: str) -> Any:
+        """The network of a shape as a model of its own, with a copy of the weights as they are now."""
+        self._lookup(shape)
+        full = locate(self.model, self.family).full
+        return carve(self.model, self.family, self.shapes.get(shape, full))
 
     def gradient_checkpointing_enable(self, *_settings: Any, **_named: Any) -> None:
         """Refuse what `transformers.Trainer` calls when told `gradient_checkpointing`."""
         what = "Gradient checkpointing does not work with elastic widths."
         raise UserError(what, hint="Leave out --gradient_checkpointing.")
 
-    def carved(self, shape: str) -> Any:
-        """The network of a shape as a model of its own, with a copy of the weights as they are now."""
-        return carve(self.model, self.family, self.shapes[shape])
+    def _lookup(self, shape: str) -> tuple[Any, dict[str, Slice]]:
+        if shape == FULL:
+            return self.model, {}
+        if shape not in self._smaller:
+            raise UserError(f"There is no shape '{shape}'.", hint=nearest(shape, [FULL, *self.shapes]))
+        return self._smaller[shape]
+
+    def _run(self, bones: Any, pieces: Mapping[str, Slice], inputs: Mapping[str, Any]) -> Any:
+        if bones is self.model:
+            return bones(**inputs)
+        if bones.training != self.model.training:
+            bones.train(self.model.training)
+        full = dict(self.model.named_parameters(remove_duplicate=False))
+        full.update(self.model.named_buffers(remove_duplicate=False))
+        lent = {name: piece.of(full[piece.source]) for name, piece in pieces.items()}
+        return torch.func.functional_call(bones, lent, kwargs=dict(inputs))
