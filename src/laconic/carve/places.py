@@ -42,10 +42,6 @@ class Places:
     full: Shape
     cuts: tuple[Cut, ...]
 
-    def block_of(self, layer: int) -> int:
-        """The block that holds a layer's weights."""
-        return 0 if self.family.layers_share_weights else layer
-
     def outputs(self, unit: str) -> tuple[str, ...]:
         """The linear layer of each block that takes in the heads' context, or the neurons' activation."""
         path = self.family.attention_out if unit == HEADS else self.family.ffn_out
