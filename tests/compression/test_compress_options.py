@@ -43,7 +43,7 @@ def test_defaults_are_those_of_the_specification() -> None:
     assert given == frozenset()
     assert dataclasses.asdict(options) == {
         "strategy": ("ptq",),
-        "algo_list": ("mse", "KL"),
+        "algo_list": ("mse", "KL", "min_max"),
         "calibration_rows": 128,
         "batch_size_list": None,
         "batch_num_list": None,

@@ -9,6 +9,7 @@ from int8 import COMPUTE, arrays, bert, compute, count, graph, make_map, run, se
 from layer_cases import CASES, fake, make_case
 from onnx import numpy_helper
 
+from laconic.engines.cpu import cpu
 from laconic.errors import UserError
 from laconic.graphs.layers import find_layers
 from laconic.graphs.read import unfold
@@ -65,7 +66,11 @@ def test_layer_without_a_range_keeps_its_float_input():
     assert [node.op_type for node in written.graph.node] == ["DequantizeLinear", "MatMul", "Add"]
     layer = quant_map.layers["w"]
     (found,) = COMPUTE["openvino"](written, {"x": x})
-    np.testing.assert_allclose(found, x @ (layer.integers * layer.scales) + arrays(proto)["b"], atol=1e-4)
+    weight = layer.integers * layer.scales
+    # With exact sums OpenVINO quantizes such inputs itself: no code of theirs is off by more than half a step of 1/127.
+    half_step = np.abs(x).max() / 127 / 2
+    allowed = 1e-4 if cpu().cpu_class == "avx2" else half_step * np.abs(weight).sum(axis=0) + 1e-4
+    assert (np.abs(found - (x @ weight + arrays(proto)["b"])) <= allowed).all()
     # ONNX Runtime makes a product of its own of it, with inputs in blocks of 32 codes.
     (found,) = compute(written, {"x": x})
     np.testing.assert_allclose(found, x @ (layer.integers * layer.scales) + arrays(proto)["b"], atol=0.2)

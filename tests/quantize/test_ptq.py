@@ -18,7 +18,7 @@ from laconic.quant_map import QuantMap, Range
 from laconic.quantize.calibrators import CALIBRATORS
 from laconic.quantize.ptq import PtqSettings, ptq
 from laconic.quantize.samples import Samples
-from laconic.quantize.smooth import choose_alpha, has_outliers
+from laconic.quantize.smooth import choose_smoothing, has_outliers
 from laconic.quantize.targets import find_targets
 from laconic.quantize.weights import quantize_weight
 
@@ -125,7 +125,7 @@ def test_auto_decides_like_its_rule_on_torch_s_tokens(small: Any) -> None:
         tokens = np.random.default_rng(0).permutation(tokens_of(rows, names[0]))
         if not has_outliers(np.abs(tokens).max(axis=0)):
             assert found.layers[names[0]].smooth is None
-        agree.append((choose_alpha(tokens, weights) is None) == (found.layers[names[0]].smooth is None))
+        agree.append((choose_smoothing(tokens, weights) is None) == (found.layers[names[0]].smooth is None))
     assert np.mean(agree) > 0.7  # the halves of another order may differ at the border
 
 

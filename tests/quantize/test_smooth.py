@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from laconic.quantize.saturation import unsafe_pairs
-from laconic.quantize.smooth import ALPHAS, choose_alpha, has_outliers, smoothing_vector
+from laconic.quantize.smooth import ALPHAS, Smoothing, choose_smoothing, has_outliers, smoothing_vector
 
 RANDOM = np.random.default_rng(13)
 WEIGHTS = [(RANDOM.normal(size=(64, 32)) * 0.05).astype(np.float32) for _ in range(2)]
@@ -83,16 +83,17 @@ def test_chosen_alpha_has_the_least_error_of_all() -> None:
         alpha: sum(plain_error(samples, weight, smoothing_vector(input_max, weight_max, alpha)) for weight in WEIGHTS)
         for alpha in ALPHAS
     }
-    chosen = choose_alpha(samples, WEIGHTS)
+    chosen = choose_smoothing(samples, WEIGHTS)
     assert chosen is not None
-    assert errors[chosen] == pytest.approx(min(errors.values()), rel=1e-3)
-    assert errors[chosen] < 0.5 * sum(plain_error(samples, weight, np.ones(64)) for weight in WEIGHTS)
+    assert chosen.balance == 1  # both sides are equally long
+    assert errors[chosen.alpha] == pytest.approx(min(errors.values()), rel=1e-3)
+    assert errors[chosen.alpha] < 0.5 * sum(plain_error(samples, weight, np.ones(64)) for weight in WEIGHTS)
 
 
 def test_smoothing_stays_off_where_it_gains_nothing() -> None:
-    assert choose_alpha(tokens(outliers=1.0), WEIGHTS) is None
-    assert choose_alpha(tokens(rows=1), WEIGHTS) is None
-    assert choose_alpha(tokens(), WEIGHTS, alphas=()) is None
+    assert choose_smoothing(tokens(outliers=1.0), WEIGHTS) is None
+    assert choose_smoothing(tokens(rows=1), WEIGHTS) is None
+    assert choose_smoothing(tokens(), WEIGHTS, alphas=()) is None
 
 
 def test_smoothing_stays_off_where_it_harms() -> None:
@@ -101,4 +102,28 @@ def test_smoothing_stays_off_where_it_harms() -> None:
     weight[[3, 17, 40]] *= 40
     vector = smoothing_vector(np.abs(samples[:200]).max(axis=0), np.abs(weight).max(axis=1), 0.0)
     assert plain_error(samples, weight, vector) > plain_error(samples, weight, np.ones(64))
-    assert choose_alpha(samples, [weight], alphas=(0.0,)) is None
+    assert choose_smoothing(samples, [weight], alphas=(0.0,)) is None
+
+
+def gelu_like(rows: int = 400) -> Any:
+    """As GELU gives: small negative values in most channels, large positive ones in some."""
+    samples = RANDOM.uniform(-0.17, 0.02, size=(rows, 64))
+    samples[:, ::4] = np.maximum(RANDOM.normal(0, 1, size=(rows, 16)) * np.linspace(0.5, 4, 16), -0.17)
+    return samples.astype(np.float32)
+
+
+def test_lopsided_inputs_keep_their_codes_for_the_long_side() -> None:
+    samples = gelu_like()
+    low, high = samples[:200].min(axis=0), samples[:200].max(axis=0)
+    weight_max = np.abs(np.hstack(WEIGHTS)).max(axis=1)
+
+    def error(smoothing: Smoothing) -> float:
+        return sum(plain_error(samples, weight, smoothing.vector(low, high, weight_max)) for weight in WEIGHTS)
+
+    chosen = choose_smoothing(samples, WEIGHTS)
+    assert chosen is not None
+    assert chosen.balance < 1
+    assert error(chosen) < min(error(Smoothing(alpha)) for alpha in ALPHAS)
+    mirrored = choose_smoothing(-samples, WEIGHTS)
+    assert mirrored is not None
+    assert mirrored.balance < 1

@@ -29,7 +29,9 @@ class CompressOptions:
         "the default once dynabert is offered)",
         ("ptq",),
     )
-    algo_list: tuple[str, ...] = option(f"calibrators to try: {', '.join(ALGORITHMS)} (mse KL)", ("mse", "KL"))
+    algo_list: tuple[str, ...] = option(
+        f"calibrators to try: {', '.join(ALGORITHMS)} (mse KL min_max)", ("mse", "KL", "min_max")
+    )
     calibration_rows: int = option("rows to calibrate on, where neither list below is given (128)", 128)
     batch_size_list: tuple[int, ...] | None = option("with batch_num_list a grid of row counts, size times num (4)")
     batch_num_list: tuple[int | None, ...] | None = option("batches of each size; None: all rows (1)")

@@ -16,7 +16,7 @@ from .ranges import Key, Values, settle_ranges
 from .refine import refine
 from .samples import Samples
 from .scout import Glimpse, scout
-from .smooth import choose_alpha, smoothing_vector
+from .smooth import Smoothing, choose_smoothing
 from .targets import Targets
 from .weights import QuantWeight, quantize_weight
 
@@ -25,7 +25,7 @@ from .weights import QuantWeight, quantize_weight
 class PtqSettings:
     """How to quantize; names and meanings are those of the options."""
 
-    algo_list: tuple[str, ...] = ("mse", "KL")
+    algo_list: tuple[str, ...] = ("mse", "KL", "min_max")
     weight_quantize_type: str = "channel_wise_abs_max"
     adaround: bool = False
     bias_correction: bool = False
@@ -103,10 +103,10 @@ def _divisors(targets: Targets, glimpses: Mapping[str, Glimpse], smooth: str | f
         if not np.isfinite(glimpse.channel_max).all() or not glimpse.channel_max.any():
             continue
         weights = [targets.weights[name] for name in group.reads]
-        alpha = choose_alpha(glimpse.tokens, weights) if smooth == "auto" else float(smooth)
-        if alpha is not None:
+        chosen = choose_smoothing(glimpse.tokens, weights) if smooth == "auto" else Smoothing(float(smooth))
+        if chosen is not None:
             weight_max = np.max([np.abs(weight).max(axis=1) for weight in weights], axis=0)
-            divisors[group.name] = smoothing_vector(glimpse.channel_max, weight_max, alpha)
+            divisors[group.name] = chosen.vector(glimpse.channel_low, glimpse.channel_high, weight_max)
     return divisors
 
 

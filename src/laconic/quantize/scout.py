@@ -19,10 +19,16 @@ TOKENS = 512
 
 @dataclass
 class Glimpse:
-    """Of one input: the largest magnitude of each channel [channels], and an even draw of its tokens."""
+    """Of one input: the extremes of each channel, with 0 [channels], and an even draw of its tokens."""
 
-    channel_max: Floats
+    channel_low: Floats
+    channel_high: Floats
     tokens: Floats
+
+    @property
+    def channel_max(self) -> Floats:
+        """The largest magnitude of each channel [channels]."""
+        return np.maximum(self.channel_high, -self.channel_low)
 
 
 def scout(
@@ -50,12 +56,13 @@ class _Reservoir:
         self._random = random
         self._keys: NDArray[np.float64] = np.empty(0)
         self._tokens: Floats | None = None
-        self._channel_max: Floats | None = None
+        self._extremes: tuple[Floats, Floats] | None = None
 
     def add(self, tokens: Floats) -> None:
-        largest = np.abs(tokens).max(axis=0, initial=0)
-        known = self._channel_max
-        self._channel_max = largest if known is None else np.maximum(known, largest)
+        low, high = tokens.min(axis=0, initial=0), tokens.max(axis=0, initial=0)
+        if self._extremes is not None:
+            low, high = np.minimum(self._extremes[0], low), np.maximum(self._extremes[1], high)
+        self._extremes = low, high
         keys = self._random.random(len(tokens))
         kept = self._tokens if self._tokens is not None else tokens[:0]
         worth = keys < self._keys.max(initial=0) if len(self._keys) >= TOKENS else np.full(len(keys), True)
@@ -64,6 +71,6 @@ class _Reservoir:
         self._keys, self._tokens = keys[order], kept[order]
 
     def glimpse(self) -> Glimpse:
-        if self._channel_max is None or self._tokens is None:
-            return Glimpse(np.zeros(0, np.float32), np.zeros((0, 0), np.float32))
-        return Glimpse(self._channel_max, self._tokens)
+        if self._extremes is None or self._tokens is None:
+            return Glimpse(np.zeros(0, np.float32), np.zeros(0, np.float32), np.zeros((0, 0), np.float32))
+        return Glimpse(*self._extremes, self._tokens)

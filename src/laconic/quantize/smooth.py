@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +21,39 @@ OUTLIER_RATIO = 2.0
 _WORTH = 0.2
 
 _LARGEST_FACTOR = 1e4
+
+BALANCES = (0.5, 0.35, 0.25, 0.18, 0.12)
+
+# With less room for the short side the best α is the same or one or two steps larger (24 inputs of a small encoder).
+_NEAR = 0.25
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """How an input is smoothed: α of the formula, and what the shorter side of 0 may take of the longer one's room.
+
+    Dividing each channel by its largest magnitude makes the two sides of a lopsided input equally long: a channel that
+    only GELU's small negative values reach is blown up until they fill as many codes as another's positive ones. With
+    a `balance` below 1 such channels are divided by more, and the codes that frees go to the longer side.
+    """
+
+    alpha: float
+    balance: float = 1.0
+
+    def vector(self, low: Floats, high: Floats, weight_max: Floats) -> Floats:
+        """What each channel [in] is divided by, from its extremes, `low` <= 0 <= `high`."""
+        return smoothing_vector(magnitudes(low, high, self.balance), weight_max, self.alpha)
+
+
+def magnitudes(low: Floats, high: Floats, balance: float = 1.0) -> Floats:
+    """How far each channel reaches, the shorter side of the whole counted 1 / balance times.
+
+    >>> magnitudes(np.array([-1.0, -1.0]), np.array([8.0, 0.0]), 0.25)
+    array([8., 4.])
+    """
+    short, long = (-low, high) if -low.min(initial=0) <= high.max(initial=0) else (high, -low)
+    reach: Floats = np.maximum(long, short / balance)
+    return reach
 
 
 def smoothing_vector(input_max: Floats, weight_max: Floats, alpha: float) -> Floats:
@@ -53,18 +87,18 @@ def has_outliers(input_max: Floats) -> bool:
     return len(fed) > 0 and bool(fed.max() > OUTLIER_RATIO * np.median(fed))
 
 
-def choose_alpha(samples: Floats, weights: Sequence[Floats], alphas: Sequence[float] = ALPHAS) -> float | None:
-    """The α with the least output error on samples [tokens, in], or None where smoothing is not worth it.
+def choose_smoothing(samples: Floats, weights: Sequence[Floats], alphas: Sequence[float] = ALPHAS) -> Smoothing | None:
+    """The α and balance with the least output error on samples [tokens, in]; None where smoothing is not worth it.
 
     `weights` [in, out] share the input. Ranges and vectors are fitted on the first half of the tokens, errors taken on
-    the second; each layer's counts relative to its output. Costs a product of half the tokens per α and layer.
+    the second; each layer's counts relative to its output. Costs a product of half the tokens per try and layer.
     """
     half = len(samples) // 2
-    if half == 0:
+    if half == 0 or not alphas:
         return None
     fitted, judged = samples[:half], samples[half:]
-    input_max = np.abs(fitted).max(axis=0)
-    if not has_outliers(input_max):
+    low, high = fitted.min(axis=0, initial=0), fitted.max(axis=0, initial=0)
+    if not has_outliers(magnitudes(low, high)):
         return None
     weight_max = np.max([np.abs(weight).max(axis=1) for weight in weights], axis=0)
     wanted = [judged @ weight for weight in weights]
@@ -80,7 +114,19 @@ def choose_alpha(samples: Floats, weights: Sequence[Floats], alphas: Sequence[fl
             total += float(np.square(output - inputs @ rounded, dtype=np.float64).sum()) / (energy or 1.0)
         return total
 
-    off = error(np.ones_like(input_max))
-    errors = {alpha: error(smoothing_vector(input_max, weight_max, alpha)) for alpha in alphas}
-    best = min(errors, key=errors.__getitem__, default=None)
-    return best if best is not None and errors[best] <= (1 - _WORTH) * off else None
+    def error_of(smoothing: Smoothing) -> float:
+        return error(smoothing.vector(low, high, weight_max))
+
+    errors = {one: error_of(one) for one in map(Smoothing, alphas)}
+    best = min(errors, key=errors.__getitem__)
+    if _is_lopsided(low, high):
+        near = [alpha for alpha in alphas if best.alpha <= alpha <= best.alpha + _NEAR]
+        errors |= {one: error_of(one) for one in (Smoothing(alpha, part) for alpha in near for part in BALANCES)}
+        best = min(errors, key=errors.__getitem__)
+    return best if errors[best] <= (1 - _WORTH) * error(np.ones_like(low)) else None
+
+
+def _is_lopsided(low: Floats, high: Floats) -> bool:
+    """Whether one sign reaches less than half as far as the other, as in GELU's output (-0.17 to 10)."""
+    sides = sorted((float(-low.min()), float(high.max())))
+    return sides[0] < sides[1] / 2
