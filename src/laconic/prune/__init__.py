@@ -1,0 +1,1 @@
+"""Models made smaller before anything is quantized: what the data does not use, what the score does not need."""
