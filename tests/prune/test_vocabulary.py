@@ -57,7 +57,9 @@ def rows(folder: Path, texts: Any, length: int) -> list[tuple[list[str], Any]]:
 
 
 def assert_same(before: Path, after: Path, texts: Any, length: int = LENGTH) -> None:
-    for (tokens, logits), (others, changed) in zip(rows(before, texts, length), rows(after, texts, length), strict=True):
+    for (tokens, logits), (others, changed) in zip(
+        rows(before, texts, length), rows(after, texts, length), strict=True
+    ):
         assert tokens == others
         for one, other in zip(logits, changed, strict=True):
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
@@ -136,7 +138,9 @@ def test_special_tokens_in_the_midst_are_renumbered(tmp_path):
     config = json.loads((result.folder / "config.json").read_text())
     assert config["pad_token_id"] == core.pad_token_id < numbers["[PAD]"]
     assert config["eos_token_id"] == [core.sep_token_id, 9999]  # what named no token still names none
-    assert json.loads((result.folder / "added_tokens.json").read_text()) == {"[NEW]": core.convert_tokens_to_ids("[NEW]")}
+    assert json.loads((result.folder / "added_tokens.json").read_text()) == {
+        "[NEW]": core.convert_tokens_to_ids("[NEW]")
+    }
     lines = (result.folder / "vocab.txt").read_text().splitlines()
     assert {piece: number for number, piece in enumerate(lines)} == {
         piece: number for piece, number in core.get_vocab().items() if piece != "[NEW]"

@@ -25,10 +25,11 @@ chance = st.integers(0, 1 << 30).map(random.Random)
 
 
 def closed_part(content: dict[str, Any], pieces: Any, size: int, draw: random.Random) -> list[int]:
-    """Some tokens with all that must stay with them."""
+    """Some tokens with all that must stay with them; only of BPE does that include companions."""
     share = draw.random()
     drawn = {*(n for n in range(size) if draw.random() < share), *pieces.always, *named_tokens(content)}
-    return sorted(drawn.union(*(pieces.companions(number) for number in drawn)))
+    companions = content["model"]["type"] == "BPE" or draw.random() < 0.5
+    return sorted(drawn.union(*(pieces.companions(number) for number in drawn if companions)))
 
 
 def count_equal(tokenizer: Tokenizer, draw: random.Random, texts: list[str]) -> int:
@@ -63,8 +64,7 @@ def test_wordpiece_texts_of_kept_tokens_stay(first, inner, draw):
     tokenizer = wordpiece("[UNK]", *first, *(f"##{piece}" for piece in inner))
     try:
         count_equal(tokenizer, draw, WORDS)
-    except UserError as error:
-        assert "might be spelled" in str(error)  # the case that `check` is there for
+    except UserError:  # the case that `check` is there for
         assume(False)
 
 
@@ -94,18 +94,27 @@ def test_wordpiece_names_of_special_tokens_are_not_taken_for_words():
 @settings(max_examples=150, deadline=None)
 @given(
     some,
-    st.lists(st.sampled_from([-40.0, -12.0, -3.5, -2.0, -1.75, -1.0, 0.0, 2.0]), min_size=13, max_size=13),
+    st.lists(st.sampled_from([-100.0, -20.0, -20.0, -3.5, -2.0, -1.0, 0.0, 2.0]), min_size=13, max_size=13),
     st.booleans(),
     st.booleans(),
     chance,
 )
 def test_unigram_texts_of_kept_tokens_stay(drawn, scores, in_bytes, partly, draw):
-    """Scores repeat, so that paths tie; -40 makes the worst piece one that may be cut."""
+    """Scores repeat, so that paths tie; one of -100 is hardly ever used, and yet says what unknown letters score."""
     scored = [("<unk>", 0.0), *zip(drawn, scores, strict=False)]
     if in_bytes:
         scored += [(f"<0x{byte:02X}>", -5.0) for byte in ([ord("z")] if partly else [*b"abcz"])]
     tokenizer = Tokenizer(models.Unigram(scored, unk_id=0, byte_fallback=in_bytes))
     count_equal(tokenizer, draw, WORDS)
+
+
+def test_unigram_keeps_what_unknown_letters_score():
+    """Unknown letters score 10 less than the worst piece: without it the second path would become the best."""
+    scored = [("<unk>", 0.0), ("a", -100.0), ("ab", -20.0), ("c", -20.0), ("d", -20.0), ("bcd", -1.0)]
+    tokenizer, without_a = (Tokenizer(models.Unigram(part, unk_id=0)) for part in (scored, [scored[0], *scored[2:]]))
+    assert tokenizer.encode("abcd").tokens == ["ab", "c", "d"]
+    assert without_a.encode("abcd").tokens == ["a", "bcd"]  # the first of them unknown
+    assert 1 in pieces_of(json.loads(tokenizer.to_str())).always
 
 
 @settings(max_examples=150, deadline=None)
@@ -162,7 +171,9 @@ def test_every_number_of_the_file_is_changed():
     for processor in (
         processors.BertProcessing(("[S]", 5), ("[C]", 4)),
         processors.RobertaProcessing(("[S]", 5), ("[C]", 4)),
-        processors.Sequence([processors.TemplateProcessing(single="[C] $A [S]", special_tokens=[("[C]", 4), ("[S]", 5)])]),
+        processors.Sequence(
+            [processors.TemplateProcessing(single="[C] $A [S]", special_tokens=[("[C]", 4), ("[S]", 5)])]
+        ),
     ):
         tokenizer.post_processor = processor
         content = json.loads(tokenizer.to_str())

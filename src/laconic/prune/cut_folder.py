@@ -69,7 +69,9 @@ def _write_tokenizer(scratch: Path, source: Path, smaller: SmallerTokenizer, len
     _write_json(scratch / "tokenizer_config.json", settings)
     if (source / "added_tokens.json").is_file():
         old = _read(source, "added_tokens").items()
-        _write_json(scratch / "added_tokens.json", {token: numbers[number] for token, number in old if number in numbers})
+        _write_json(
+            scratch / "added_tokens.json", {token: numbers[number] for token, number in old if number in numbers}
+        )
     if (source / "vocab.txt").is_file() and content["model"]["type"] == "WordPiece":
         text = "".join(f"{piece}\n" for piece in content["model"]["vocab"])
         (scratch / "vocab.txt").write_text(text, encoding="utf-8")
