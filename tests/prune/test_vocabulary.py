@@ -97,6 +97,18 @@ def test_tokenizers_of_a_class_of_their_own_are_cut_too(family, tmp_path):
     assert_same(folder, result.folder, KEPT)
 
 
+def test_camembert_as_it_is_published(tmp_path):
+    """Its class adds three tokens that are named as unused; one of them has the worst score of all."""
+    folder = build(tmp_path / "model", "camembert", layers=1, vocab_size=141)
+    content = json.loads((folder / "tokenizer.json").read_text())
+    content["model"]["vocab"] += [["<s>NOTUSED", 0.0], ["</s>NOTUSED", 0.0], ["<unk>NOTUSED", -100.0]]
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    change(folder / "tokenizer_config.json", tokenizer_class="CamembertTokenizer")
+    result = prune(folder, [*KEPT, "😀😀 is unknown"], max_seq_length=LENGTH)
+    assert result.tokens_after < result.tokens_before == 141
+    assert_same(folder, result.folder, [*KEPT, "😀😀 is unknown"])
+
+
 @pytest.mark.parametrize("head", ["TokenClassification", "QuestionAnswering"])
 def test_other_heads_are_cut_alike(head, tmp_path):
     folder = build(tmp_path / "model", "bert", head, layers=1)
@@ -131,6 +143,10 @@ def test_special_tokens_in_the_midst_are_renumbered(tmp_path):
     (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in order[:-1]))
     (folder / "added_tokens.json").write_text(json.dumps({"[NEW]": numbers["[NEW]"]}))
     change(folder / "config.json", pad_token_id=numbers["[PAD]"], eos_token_id=[numbers["[SEP]"], 9999])
+    named = {str(t["id"]): {key: value for key, value in t.items() if key != "id"} for t in content["added_tokens"]}
+    change(folder / "tokenizer_config.json", added_tokens_decoder=named)
+    (folder / "generation_config.json").write_text(json.dumps({"pad_token_id": numbers["[PAD]"], "top_k": 3}))
+    (folder / "README.md").write_text("# Mine\n")
     texts = [*KEPT, f"the [NEW] dog {SENTENCES[0]}", "😀 is unknown"]
     result = prune(folder, texts, max_seq_length=LENGTH)
     assert_same(folder, result.folder, texts)
@@ -141,6 +157,13 @@ def test_special_tokens_in_the_midst_are_renumbered(tmp_path):
     assert json.loads((result.folder / "added_tokens.json").read_text()) == {
         "[NEW]": core.convert_tokens_to_ids("[NEW]")
     }
+    decoder = json.loads((result.folder / "tokenizer_config.json").read_text())["added_tokens_decoder"]
+    assert {t["content"]: int(n) for n, t in decoder.items()} == {
+        t["content"]: core.convert_tokens_to_ids(t["content"]) for t in content["added_tokens"]
+    }
+    generation = json.loads((result.folder / "generation_config.json").read_text())
+    assert generation == {"pad_token_id": core.pad_token_id, "top_k": 3}
+    assert (result.folder / "README.md").read_text() == "# Mine\n"
     lines = (result.folder / "vocab.txt").read_text().splitlines()
     assert {piece: number for number, piece in enumerate(lines)} == {
         piece: number for piece, number in core.get_vocab().items() if piece != "[NEW]"
