@@ -1,4 +1,4 @@
-"""Structured pruning: what matters in a model, the most important first, any width as a slice, widths as models."""
+"""Models made smaller before anything is quantized: width that no score needs, words that no row uses."""
 
 from .carved_folder import save_carved
 from .elastic import Elastic
