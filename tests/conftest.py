@@ -102,3 +102,18 @@ def transformers_tokenizer(tokenizer_folder: Callable[[str], Path]) -> Callable[
         return made[family]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def prunable(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """A model of three layers with six heads of eight, 96 neurons, by family and head. Not to be written to."""
+    made: dict[tuple[Any, ...], Path] = {}
+
+    def make(family: str = "bert", head: str = "SequenceClassification", **config: Any) -> Path:
+        key = (family, head, repr(sorted(config.items())))
+        if key not in made:
+            folder = tmp_path_factory.mktemp("prunable") / f"{family}-{head}"
+            made[key] = build(folder, family, head, hidden=48, heads=6, layers=3, std=0.2, **config)
+        return made[key]
+
+    return make

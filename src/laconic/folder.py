@@ -22,6 +22,11 @@ HEADS = {
 NOTES = "laconic_task.json"
 """What a model was trained and scored with; the defaults of whatever is done with it later."""
 
+TOKENIZER_FILES = (
+    "added_tokens.json", "merges.txt", "sentencepiece.bpe.model", "special_tokens_map.json", "spiece.model",
+    "spm.model", "tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt",
+)  # fmt: skip
+
 SHIFTED = {"roberta", "xlm-roberta", "camembert", "mpnet"}
 """Families whose positions start behind the padding id, so that the table holds two rows less than it seems."""
 

@@ -10,10 +10,11 @@ from .errors import UserError, existing, missing_package
 from .torch_dynamic import is_dynamic
 
 
-def load_model(folder: str | Path) -> Any:
-    """Load a fine-tuned model, or one with INT8 layers from `write_dynamic`, as a torch module in eval mode.
+def load_model(folder: str | Path, model_class: Any = None) -> Any:
+    """Load a fine-tuned model, a pruned one, or one with INT8 layers from `write_dynamic`: a module in eval mode.
 
-    Nothing is downloaded, none of the folder's code runs and nothing is unpickled but tensors.
+    Nothing is downloaded, none of the folder's code runs and nothing is unpickled but tensors. `model_class`: the class
+    of a model of your own (a `PreTrainedModel`), which transformers does not have.
 
     >>> load_model("no/such/folder")
     Traceback (most recent call last):
@@ -28,4 +29,8 @@ def load_model(folder: str | Path) -> Any:
         from .torch_dynamic.folder import read_dynamic
     except ImportError:
         raise missing_package("torch", "loading a torch model", "compress") from None
-    return read_dynamic(folder) if is_dynamic(folder) else load_module(folder)
+    if not is_dynamic(folder):
+        return load_module(folder, kind=model_class)
+    if model_class is not None:
+        raise UserError("A model with INT8 layers names its class itself.", where=str(folder), hint="Leave it out.")
+    return read_dynamic(folder)

@@ -17,6 +17,7 @@ import transformers
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars
 from torch import nn
 
+from ..carve.model import model_class
 from ..errors import UserError, existing, nearest
 from .cpu import threads_or_all
 from .engine import Batch, Outputs, pick
@@ -113,18 +114,19 @@ def torch_threads(threads: int) -> Iterator[None]:
             torch.set_num_threads(before)
 
 
-def load_module(folder: str | Path, *, head: str | None = None) -> Any:
+def load_module(folder: str | Path, *, head: str | None = None, kind: Any = None) -> Any:
     """Load a transformers folder in FP32, eval mode; runs no code of the folder's and unpickles nothing but tensors.
 
     `head`: one of `HEADS`, where the model has another or none (new weights are drawn for it from torch's generator);
-    None takes the one that the folder names, and then every weight must be there.
+    None takes the one that the folder names, and then every weight must be there. `kind`: the model's class, where
+    transformers has it not. A carved model comes as small as it was saved.
     """
     folder = _checked_folder(folder)
     with quiet_transformers():
         try:
             config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-            kind = getattr(transformers, f"AutoModelFor{_head(config, head, folder)}")
-            module, report = kind.from_pretrained(
+            kind = kind or getattr(transformers, f"AutoModelFor{_head(config, head, folder)}")
+            module, report = model_class(kind, config).from_pretrained(
                 folder, config=config, dtype=torch.float32, local_files_only=True, trust_remote_code=False,
                 weights_only=True, output_loading_info=True,
             )  # fmt: skip

@@ -13,6 +13,7 @@ import torch
 import transformers
 
 from ..artifact import sha256
+from ..carve.model import model_class
 from ..engines.torch import HEADS, quiet_transformers
 from ..errors import UserError
 from ..typed import fill
@@ -68,7 +69,7 @@ def _build(folder: Path, architecture: str, tensors: Mapping[str, Any]) -> Any:
         raise UserError(f"transformers {transformers.__version__} has no '{architecture}'.", where=str(folder))
     with quiet_transformers():
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        module, report = kind.from_pretrained(
+        module, report = model_class(kind, config).from_pretrained(
             None, config=config, state_dict=tensors, dtype=torch.float32, output_loading_info=True
         )
     for problem in ("missing_keys", "unexpected_keys"):

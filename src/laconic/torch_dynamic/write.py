@@ -18,18 +18,13 @@ from .. import __version__
 from ..artifact import sha256
 from ..engines.torch import as_tuple, load_module, output_names
 from ..errors import Failure, UserError, existing, nearest
-from ..folder import NOTES, read_notes
+from ..folder import NOTES, TOKENIZER_FILES, read_notes
 from ..quantize.targets import FEWEST_OUTPUTS
 from ..quantize.weights import KINDS, quantize_weight
 from ..whole import check_destination, whole_folder
 from . import MANIFEST
 from .folder import WEIGHTS, DynamicManifest, read_dynamic
 from .linear import DynamicLinear
-
-_TOKENIZER = (
-    "added_tokens.json", "merges.txt", "sentencepiece.bpe.model", "special_tokens_map.json", "spiece.model",
-    "spm.model", "tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -71,7 +66,7 @@ def write_dynamic(
     layers, left_float = _choose(module, [skip_layers] if isinstance(skip_layers, str) else skip_layers, folder)
     _quantize(module, layers, weight_quantize_type)
     with whole_folder(output_dir, overwrite=overwrite) as scratch:
-        for name in ("config.json", *_TOKENIZER):
+        for name in ("config.json", *TOKENIZER_FILES):
             if (folder / name).is_file():
                 shutil.copyfile(folder / name, scratch / name)
         tensors = {name: tensor.clone() for name, tensor in module.state_dict().items()}  # none may share memory

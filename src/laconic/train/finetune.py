@@ -22,6 +22,7 @@ from transformers import (
 from transformers.trainer_callback import PrinterCallback
 
 from .. import __version__, folder, tasks
+from ..carve.model import model_class
 from ..data.rows import Rows
 from ..engines.torch import check_finite, input_names
 from ..errors import Failure, UserError
@@ -153,7 +154,7 @@ def _model(path: str | Path, task: Task) -> PreTrainedModel:
     try:
         local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
         config = AutoConfig.from_pretrained(str(path), **local, **names)
-        model, report = MODELS[task.name].from_pretrained(
+        model, report = model_class(MODELS[task.name], config).from_pretrained(
             str(path),
             config=config,
             ignore_mismatched_sizes=True,

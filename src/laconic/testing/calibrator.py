@@ -10,8 +10,8 @@ from numbers import Real
 import numpy as np
 from numpy.typing import NDArray
 
-from .quantize.calibrators import Calibrator
-from .quantize.statistics import Statistics
+from ..quantize.calibrators import Calibrator
+from ..quantize.statistics import Statistics
 
 __all__ = ["check_calibrator"]
 

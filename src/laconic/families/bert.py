@@ -1,0 +1,17 @@
+"""BERT, and those whose layers are built and named like BERT's (RoBERTa, XLM-R, ERNIE, ELECTRA, CamemBERT)."""
+
+from __future__ import annotations
+
+from .family import Family
+
+BERT = Family(
+    model_type="bert",
+    layers="encoder.layer",
+    attention_in=("attention.self.query", "attention.self.key", "attention.self.value"),
+    attention_out="attention.output.dense",
+    ffn_in=("intermediate.dense",),
+    ffn_out="output.dense",
+    head_size="attention.self.attention_head_size",
+    head_count=("attention.self.num_attention_heads",),
+    head_width=("attention.self.all_head_size",),
+)

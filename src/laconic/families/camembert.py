@@ -1,0 +1,9 @@
+"""CamemBERT: BERT's layers, other embeddings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .bert import BERT
+
+CAMEMBERT = replace(BERT, model_type="camembert")

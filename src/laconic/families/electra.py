@@ -1,0 +1,9 @@
+"""ELECTRA: BERT's layers; a projection behind the (narrower) embeddings, which stays as it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .bert import BERT
+
+ELECTRA = replace(BERT, model_type="electra")
