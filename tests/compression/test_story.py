@@ -48,7 +48,7 @@ def everything(place: Places, tmp_path_factory: pytest.TempPathFactory) -> tuple
     result = compress(
         input_infer_model_path=str(here.graph), train_file=here.train, eval_file=here.dev, test_file=here.test,
         output_dir=tmp_path_factory.mktemp("everything") / "out", strategy=["ptq", "dynamic", "ptq+embeddings"],
-        calibration_rows=64, sensitivity=True, origin_metric=0.96,  # within the tolerance
+        calibration_rows=64, algo_list="mse KL", sensitivity=True, origin_metric=0.96,  # within the tolerance
     )  # fmt: skip
     assert {path: sha256(path) for path in here.folder.rglob("*") if path.is_file()} == before
     return here, result
@@ -299,7 +299,8 @@ def test_wrong_origin_stops_before_anything_is_made(run: Compress, tmp_path: Pat
 
 
 def test_many_candidates_are_screened_and_those_left_out_leave_no_folder(run: Compress) -> None:
-    result = run(strategy=["ptq", "dynamic"], engines="onnxruntime", batch_size_list="4", batch_num_list="1 2 4 8")
+    grid = {"algo_list": "mse KL", "batch_size_list": "4", "batch_num_list": "1 2 4 8"}
+    result = run(strategy=["ptq", "dynamic"], engines="onnxruntime", **grid)
     content = json.loads((result.output_dir / "result.json").read_text())
     kept = {one["name"] for one in content["candidates"]}
     left = {one["name"] for one in content["screened_out"]}
