@@ -6,8 +6,8 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+from ..compression.measured import Measured
 from ..compression.result import CompressionResult
-from ..compression.trial import Measured
 from ..engines.cpu import cpu
 from ..quant_map import REASONS
 from . import console

@@ -8,18 +8,16 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ..artifact import MANIFEST, is_artifact
 from ..errors import Failure, UserError
+from .foreign import RESULT, foreign
 
 if sys.platform != "win32":
     import fcntl
 
-RESULT = "result.json"
 PARTS = ("candidates", "best", RESULT)
 """What a run writes, in the order of appearance: who finds the result finds the rest."""
 
@@ -50,8 +48,8 @@ class Output:
         if self.place.exists() and not self.place.is_dir():
             raise UserError("The output folder is a file.", where=where, hint=f"{_ANOTHER}.")
         for part in PARTS:
-            if foreign := _foreign(self.place / part):
-                what = f"'{part}' is or holds what this command did not write ({foreign})."
+            if stranger := foreign(self.place / part):
+                what = f"'{part}' is or holds what this command did not write ({stranger})."
                 raise UserError(what, where=where, hint=f"{_ANOTHER}, or move it away.")
         for part in reversed(PARTS):
             if (self.place / part).exists() and not overwrite:
@@ -194,38 +192,3 @@ def _os_error(error: BaseException) -> OSError | None:
         seen.append(behind)
         behind = behind.__cause__ or behind.__context__
     return None
-
-
-def _foreign(part: Path) -> str | None:
-    """Name something at the place of a part that no run wrote; None if there is none."""
-    if not part.exists():
-        return None
-    if part.name == RESULT:
-        return None if _is_result(part) else RESULT
-    if not part.is_dir():
-        return part.name
-    folders = [part] if part.name == "best" else sorted(part.iterdir())
-    return next((name for folder in folders for name in _foreign_files(folder)), None)
-
-
-def _is_result(file: Path) -> bool:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(content, dict) and {"laconic_version", "best", "candidates"} <= content.keys()
-
-
-def _foreign_files(folder: Path) -> Iterator[str]:
-    """Names of what an artifact's manifest does not list; a folder that is no artifact is foreign as a whole."""
-    if not is_artifact(folder):
-        yield folder.name
-        return
-    try:
-        own = {MANIFEST, *json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]}
-    except (ValueError, KeyError, TypeError):
-        own = set()  # a damaged list vouches for nothing
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if name not in own and (path.is_symlink() or not path.is_dir()):
-            yield f"{folder.name}/{name}"

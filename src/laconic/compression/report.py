@@ -9,8 +9,8 @@ from ..engines.cpu import cpu
 from ..measure.score import Comparison, Score
 from ..quant_map import REASONS, QuantMap
 from ..quantize.saturation import unsafe_pairs
+from .measured import Measured
 from .result import CompressionResult
-from .trial import Measured
 
 
 def as_json(result: CompressionResult) -> dict[str, Any]:

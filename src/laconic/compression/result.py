@@ -9,8 +9,8 @@ from pathlib import Path
 from ..errors import Failure
 from .choice import Choice, Screened
 from .divide import DividedRows
+from .measured import Baseline, Measured, Tested
 from .source import Source
-from .trial import Baseline, Measured, Tested
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,14 @@ from .candidate import Candidate, link_artifact, seal_candidate, write_candidate
 from .choice import ROUNDING, Choice, Screened, screen
 from .divide import Data, DividedRows, divide_rows
 from .make import Made, equal, make
-from .options import CompressOptions, check, resolve
+from .measured import Baseline, Measured
+from .option_effects import check, resolve
+from .options import CompressOptions
 from .output import Output
 from .report import as_json
 from .result import CompressionResult
 from .source import Source, find_origin, open_source
-from .trial import Baseline, Measured, Trial
+from .trial import Trial
 
 __all__ = ["CompressionResult", "Data", "compress"]
 
