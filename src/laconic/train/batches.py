@@ -15,11 +15,11 @@ from ..tasks.token_classification import IGNORED
 
 
 class FeatureDataset(Dataset[dict[str, Any]]):  # type: ignore[misc]
-    """Every window of every example, with its targets."""
+    """Every window of every example, with its targets unless they are not wanted."""
 
-    def __init__(self, task: Task, examples: Sequence[Any], encoder: Encoder) -> None:
+    def __init__(self, task: Task, examples: Sequence[Any], encoder: Encoder, *, labelled: bool = True) -> None:
         self.features = task.features(examples, encoder)
-        self.targets = [task.targets(examples[feature.example], feature) for feature in self.features]
+        self.targets = [task.targets(examples[f.example], f) if labelled else {} for f in self.features]
 
     def __len__(self) -> int:
         return len(self.features)

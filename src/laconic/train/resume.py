@@ -31,7 +31,7 @@ def fingerprint(path: str | Path, task: Task, arguments: TrainingArguments, *exa
     """Everything that decides the result, so that another run's checkpoints are never taken up."""
     files = sorted(p for p in Path(path).iterdir() if p.is_file())
     rows = [hashlib.sha256(repr(list(part)).encode()).hexdigest() for part in examples]
-    passing = {"output_dir", "logging_dir"}
+    passing = {"output_dir", "logging_dir", "local_rank"}
     settings = {name: repr(value) for name, value in sorted(arguments.to_dict().items()) if name not in passing}
     content = [[sha256(p) for p in files], tasks.to_json(task), settings, rows, __version__, torch.__version__]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()

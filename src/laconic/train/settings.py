@@ -51,6 +51,17 @@ MAX_SEED = 2**32 - 1
 
 def training_arguments(training: Mapping[str, Any], task: Task, work: Path) -> TrainingArguments:
     """Put the options together with what fine-tuning decides for itself."""
+    return arguments_with(
+        training,
+        work,
+        load_best_model_at_end=True,
+        metric_for_best_model=f"eval_{task.metric}",
+        greater_is_better=task.metrics[task.metric].greater_is_better,
+    )
+
+
+def arguments_with(training: Mapping[str, Any], work: Path, **decided: Any) -> TrainingArguments:
+    """Put the options together with what a training decides for itself."""
     settings = {"per_device_eval_batch_size": 16, "logging_steps": 10, **checked(training)}
     if settings.get("bf16") and not cpu().bf16 and not torch.cuda.is_available():
         raise UserError(
@@ -67,12 +78,10 @@ def training_arguments(training: Mapping[str, Any], task: Task, work: Path) -> T
     try:
         return TrainingArguments(
             output_dir=str(work),
-            load_best_model_at_end=True,
-            metric_for_best_model=f"eval_{task.metric}",
-            greater_is_better=task.metrics[task.metric].greater_is_better,
             save_total_limit=1,
             disable_tqdm=True,
             remove_unused_columns=False,
+            **decided,
             **settings,
         )
     except (TypeError, ValueError) as error:
@@ -83,7 +92,7 @@ def steps_of(arguments: TrainingArguments, rows: int) -> int:
     """How many steps a run will take."""
     if arguments.max_steps > 0:
         return int(arguments.max_steps)
-    batches = -(-rows // arguments.per_device_train_batch_size)
+    batches = -(-rows // (arguments.per_device_train_batch_size * arguments.world_size))
     steps: int = math.ceil(-(-batches // arguments.gradient_accumulation_steps) * arguments.num_train_epochs)
     return steps
 

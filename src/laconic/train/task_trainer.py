@@ -33,10 +33,12 @@ class TaskTrainer(Trainer):  # type: ignore[misc]
 
 
 class ShowProgress(TrainerCallback):  # type: ignore[misc]
-    """Moves the bar: a unit a step, with the last loss and score."""
+    """Moves the bar: a unit a step, with the last loss and score; that of each part by its name, if there are any."""
 
-    def __init__(self, advance: Advance, metric: str) -> None:
-        self.advance, self.metric, self.shown, self.note = advance, metric, 0, {}  # type: ignore[var-annotated]
+    def __init__(self, advance: Advance, metric: str, parts: Sequence[str] = ()) -> None:
+        self.advance, self.shown = advance, 0
+        self.note: dict[str, str] = {}
+        self.scores = {f"eval_{part}_{metric}": part for part in parts} or {f"eval_{metric}": metric}
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Count steps, those before a resume too."""
@@ -50,5 +52,5 @@ class ShowProgress(TrainerCallback):  # type: ignore[misc]
         for key, value in (logs or {}).items():
             if key == "loss":
                 self.note["loss"] = f"{value:.4f}"
-            elif key == f"eval_{self.metric}":
-                self.note[self.metric] = f"{100 * value:.2f}"
+            elif key in self.scores:
+                self.note[self.scores[key]] = f"{100 * value:.2f}"

@@ -1,0 +1,98 @@
+"""The best of each width so far, on disk: a kill at any moment loses none that a checkpoint knows of."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+from ..measure.score import Score
+from ..tasks import Task
+from .carved_folder import save_carved
+
+RECORD = "best.json"
+"""File of a checkpoint: what was best when it was written."""
+
+
+@dataclass
+class KeepBest:
+    """Keeps `work/step-<n>/<name>/` for each name: the carved model that scored best, of equal ones the latest.
+
+    What a new best replaces stays until the next checkpoint is whole: a run that goes on from an older one finds
+    what that one knew of.
+    """
+
+    work: Path
+    task: Task
+    source: Path
+    writes: bool = True
+    """False on all but one of several processes."""
+    best: dict[str, tuple[int, Score]] = field(default_factory=dict)
+
+    def offer(self, name: str, model: Any, step: int, score: Score) -> bool:
+        """Keep a model if none before it was better; it is written at once."""
+        if name in self.best and self._worse(score, self.best[name][1]):
+            return False
+        if self.writes:
+            save_carved(model, self.folder(name, step), source=self.source, overwrite=True)
+        self.best[name] = step, score
+        return True
+
+    def folder(self, name: str, step: int | None = None) -> Path:
+        """Where the best of a name lies."""
+        return self.work / f"step-{self.best[name][0] if step is None else step}" / name
+
+    def save(self, place: Path) -> None:
+        """Write the record of a checkpoint."""
+        content = {name: {"step": step, "score": score_to_json(score)} for name, (step, score) in self.best.items()}
+        place.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+    def load(self, place: Path) -> None:
+        """Go on from the record of a checkpoint."""
+        content = json.loads(place.read_text(encoding="utf-8"))
+        self.best = {name: (one["step"], score_from_json(one["score"])) for name, one in content.items()}
+
+    def forget_others(self) -> None:
+        """Remove what a newer best has replaced; to be called when the record is safe."""
+        if not self.writes:
+            return
+        kept = {self.folder(name) for name in self.best}
+        for step in self.work.glob("step-*"):
+            for path in step.iterdir():
+                if path not in kept:
+                    shutil.rmtree(path, ignore_errors=True)
+            if not any(step.iterdir()):
+                step.rmdir()
+
+    def _worse(self, score: Score, other: Score) -> bool:
+        if score.value != score.value:  # NaN: a correlation of answers that are all the same
+            return True
+        if other.value != other.value:
+            return False
+        greater = self.task.metrics[self.task.metric].greater_is_better
+        return score.value < other.value if greater else score.value > other.value
+
+
+def score_to_json(score: Score) -> dict[str, Any]:
+    """All but answers and logits."""
+    return {
+        "metric": score.metric,
+        "value": score.value,
+        "interval": score.interval,
+        "metrics": score.metrics,
+        "rows": score.rows,
+        "seconds": score.seconds,
+    }
+
+
+def score_from_json(content: dict[str, Any]) -> Score:
+    """What `score_to_json` gave; without answers and logits."""
+    interval: Sequence[float] | None = content["interval"]
+    if interval is not None and len(interval) != 2:
+        raise UserError(f"An interval has two ends. Got {interval}.")
+    ends = None if interval is None else (float(interval[0]), float(interval[1]))
+    return Score(**{**content, "interval": ends}, answers=[], logits=[])
