@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib.util
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -43,7 +44,18 @@ def test_defaults_are_those_of_the_specification() -> None:
     options, given = typed()
     assert given == frozenset()
     assert dataclasses.asdict(options) == {
-        "strategy": ("ptq",),
+        "strategy": ("dynabert+ptq",),
+        "width_mult_list": (Fraction(3, 4),),
+        "depth_mult_list": (Fraction(1),),
+        "distill_hidden": 0.1,
+        "distill_logits": 1.0,
+        "distill_temperature": 1.0,
+        "label_loss": 0.0,
+        "importance": "labels",
+        "importance_rows": 512,
+        "teacher_model_name_or_path": None,
+        "resume_from_checkpoint": True,
+        "max_vocab_size": None,
         "algo_list": ("mse", "KL", "min_max"),
         "calibration_rows": 128,
         "batch_size_list": None,

@@ -34,7 +34,7 @@ def run(place: Places, tmp_path: Path) -> Compress:
 
     def go(head: str = HEADS[0], harmful: int | None = None, *, out: str = "out", **options: Any) -> CompressionResult:
         here = place(head, harmful)
-        given = {"train_file": here.train, "eval_file": here.dev, **options}
+        given = {"strategy": "ptq", "train_file": here.train, "eval_file": here.dev, **options}
         return compress(input_infer_model_path=str(here.graph), output_dir=tmp_path / out, **given)
 
     return go
@@ -107,6 +107,7 @@ def test_result_tells_what_the_specification_asks_for(everything: tuple[Place, C
     _, result = everything
     content = json.loads((result.output_dir / "result.json").read_text())
     assert content["rows"] == {
+        "train": 0,
         "calibration": 64,
         "scoring": DEV,
         "test": TEST,
@@ -350,5 +351,8 @@ def test_metric_without_bounds_takes_any_origin(place: Places, tmp_path: Path) -
     here = place()
     for options, said in (({"origin_metric": 87.0}, "must be from 0 to 1"), ({"max_drop": 1.0}, "to below 1")):
         with pytest.raises(UserError, match=said):
-            compress(input_infer_model_path=str(here.graph), eval_file=here.dev, output_dir=tmp_path / "out", **options)
+            compress(
+                input_infer_model_path=str(here.graph), eval_file=here.dev, output_dir=tmp_path / "out",
+                strategy="ptq", **options,
+            )  # fmt: skip
     assert list(tmp_path.iterdir()) == []

@@ -37,21 +37,21 @@ def show(result: CompressionResult, output: Path) -> None:
 def _show_candidates(result: CompressionResult) -> None:
     fp32, counts = result.fp32, result.rows.counts
     head = ["", result.source.task.metric, "drop", "95 % interval", "same answer %", "|Δlogit|", "MB", "% of FP32"]
-    head += [f"× FP32, batch {batch}" for batch in fp32.seconds]
+    head += [*(f"× FP32, batch {batch}" for batch in fp32.seconds), "Pareto"]
     first = ["FP32", _points(fp32.score), "", "", "", "", _megabytes(fp32.size), "100.0"]
-    rows = [[*first, *["1.00" for _ in fp32.seconds]]]
+    rows = [[*first, *["1.00" for _ in fp32.seconds], ""]]
     for one in sorted(result.candidates, key=lambda one: one.name != result.best.name):
-        rows.append(_line(one, one.name == result.best.name, fp32.size))
+        rows.append([*_line(one, one.name == result.best.name, fp32.size), "*" if one.name in result.pareto else ""])
+    trained = f", {counts['train']} rows trained" if any(one.width for one in result.parents) else ""
     calibrated = f", {counts['calibration']} rows calibrated" if counts["calibration"] else ""
-    console.table(
-        f"{result.source.name}: {counts['scoring']} {result.rows.chosen_on}{calibrated}; CPU class {cpu().cpu_class}",
-        head,
-        rows,
-    )
+    chosen = f"{counts['scoring']} {result.rows.chosen_on}"
+    title = f"{result.source.name}: {chosen}{trained}{calibrated}; CPU class {cpu().cpu_class}"
+    console.table(title, head, rows)
     used = ", ".join(f"{engine} at batch {batch}" for batch, engine in fp32.engines.items())
     if len(set(fp32.engines.values())) == 1:
         used = next(iter(fp32.engines.values()))
     print(f"Scores and drops in points. × FP32: times as fast as the fastest FP32 engine ({used}), one thread.")
+    print("Pareto *: no other candidate is as good in score, speed and size and better in one of them.")
     for name, twin in result.same.items():
         print(f"{name} is the same as {twin}.")
     if result.screened:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..artifact import MANIFEST, is_artifact
+from ..whole import foreign_files
 
 RESULT = "result.json"
 
@@ -20,6 +21,8 @@ def foreign(part: Path) -> str | None:
     if not part.is_dir():
         return part.name
     folders = [part] if part.name == "best" else sorted(part.iterdir())
+    if part.name == "torch":
+        return next((f"{folder.name}/{name}" for folder in folders for name in foreign_files(folder)), None)
     return next((name for folder in folders for name in _foreign_files(folder)), None)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
 from ..engines import ENGINES, installed
 from ..errors import UserError, missing_package
-from ..strategy import Plan
+from ..strategy import OFFERED, Plan
 from .options import AT_RUN_TIME, MOVING, CompressOptions
 
 
@@ -68,7 +68,8 @@ def check(
             for step in plan.steps:
                 if step not in ("ptq", "dynamic", "embeddings"):
                     what = f"The step '{step}' needs a model folder, not a bare graph (--input_infer_model_path)."
-                    raise UserError(what, hint="A bare graph can have ptq, dynamic and embeddings.")
+                    unset = "" if "strategy" in given else f" The default is '{plan.name}': write --strategy ptq."
+                    raise UserError(what, hint=f"A bare graph can have ptq, dynamic and embeddings.{unset}")
     for engine in options.engines or ():
         if engine not in installed():
             raise missing_package(ENGINES[engine].packages[0], f"--engines {engine}", ENGINES[engine].extra)
@@ -76,6 +77,17 @@ def check(
 
 _STATIC, _INTEGER = {"ptq", "qat"}, {"ptq", "qat", "dynamic"}
 EFFECT: dict[str, tuple[set[str], Any]] = {
+    "width_mult_list": ({"dynabert"}, None),
+    "depth_mult_list": ({"dynabert"}, None),
+    "distill_hidden": ({"dynabert"}, None),
+    "distill_logits": ({"dynabert"}, None),
+    "distill_temperature": ({"dynabert"}, None),
+    "label_loss": ({"dynabert"}, None),
+    "importance": ({"dynabert"}, None),
+    "importance_rows": ({"dynabert"}, None),
+    "teacher_model_name_or_path": ({"dynabert"}, None),
+    "resume_from_checkpoint": ({"dynabert"}, None),
+    "max_vocab_size": ({"prune_embeddings"}, None),
     "algo_list": ({"ptq"}, None),
     "calibration_rows": ({"ptq"}, None),
     "batch_size_list": ({"ptq"}, None),
@@ -88,25 +100,36 @@ EFFECT: dict[str, tuple[set[str], Any]] = {
     "smooth": ({"ptq"}, "off"),
     "quantize_attention": (_STATIC, "off"),
     "sensitivity": ({"ptq"}, False),
+    "skip_layers": (_INTEGER | {"embeddings"}, ()),
     "cpu_classes": (_INTEGER, "all"),
 }
-"""Which quantizers an option has an effect on, and the value that is true of all others anyway."""
+"""Which steps an option has an effect on, and the value that is true of all others anyway."""
 
 
 def _check_effect(options: CompressOptions, plans: Sequence[Plan], given: AbstractSet[str]) -> None:
     running, notes = resolve(options, plans)
-    quantizers = {plan.quantizer for plan in running}
+    steps = {step for plan in running for step in plan.steps}
     strategies = " or ".join(f"'{plan.name}'" for plan in plans)
-    because = f"with the strategy {strategies}"
-    if notes and "dynamic" not in {plan.quantizer for plan in plans}:
-        because = f"with --activation_quantize_type {AT_RUN_TIME}, which is the graph of dynamic"
+    changed = notes and "dynamic" not in {plan.quantizer for plan in plans}
     for name, (effective, idle) in EFFECT.items():
         value = getattr(options, name)
-        if name in given and value != idle and not effective & quantizers:
-            where = " or ".join(sorted(effective & {"ptq", "dynamic"}))
-            _refuse(name, because, f"It is for {where}.", value)
-    if options.skip_layers == ("auto",) and "ptq" not in quantizers:
+        if name in given and value != idle and not effective & steps:
+            because = f"with the strategy {strategies}"
+            if changed and "ptq" in effective:
+                because = f"with --activation_quantize_type {AT_RUN_TIME}, which is the graph of dynamic"
+            _refuse(name, because, f"It is for {' or '.join(sorted(effective & set(OFFERED)))}.", value)
+    if options.skip_layers == ("auto",) and "ptq" not in steps:
+        because = f"with the strategy {strategies}"
         _refuse("skip_layers", because, "Name patterns: auto is for ptq.", options.skip_layers)
+    if "distill_temperature" in given and options.distill_logits == 0:
+        _refuse("distill_temperature", "with --distill_logits 0")
+
+
+def check_training(training: Mapping[str, Any], plans: Sequence[Plan]) -> None:
+    """Refuse, by name, options of training where no plan trains."""
+    if training and not any("dynabert" in plan.steps for plan in plans):
+        strategies = " or ".join(f"'{plan.name}'" for plan in plans)
+        _refuse(next(iter(training)), f"with the strategy {strategies}", "It is for dynabert.")
 
 
 def _refuse(name: str, because: str, hint: str = "Leave it out.", value: Any = None) -> None:

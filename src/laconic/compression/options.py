@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from typing import Any
 
 from ..engines import ENGINES
 from ..errors import UserError
 from ..options import option
 from ..strategy import Plan, parse_all
-from .option_values import Reader, none_or, number, one_of, several, text, whole, word_or, yes_or_no
+from .option_values import Reader, above, none_or, number, one_of, several, share, text, whole, word_or, yes_or_no
 
 ALGORITHMS = ("KL", "abs_max", "min_max", "avg", "hist", "mse", "emd")
 INT8_ENGINES = tuple(name for name, entry in ENGINES.items() if "int8" in entry.precisions)
@@ -22,10 +23,28 @@ class CompressOptions:
     """How a model is made smaller. Texts, as a command line or a YAML file gives them, are read as what they say."""
 
     strategy: tuple[str, ...] = option(
-        "steps joined by +: ptq, dynamic, embeddings; several strategies: repeat the flag (ptq; dynabert+ptq will be "
-        "the default once dynabert is offered)",
-        ("ptq",),
+        "steps joined by +: prune_embeddings, dynabert, ptq, dynamic, embeddings; several strategies: repeat the flag "
+        "(dynabert+ptq)",
+        ("dynabert+ptq",),
     )
+    width_mult_list: tuple[Fraction, ...] = option(
+        "dynabert: shares of heads and neurons to keep, as 3/4 or 0.75 (3/4)", (Fraction(3, 4),)
+    )
+    depth_mult_list: tuple[Fraction, ...] = option("dynabert: shares of layers to keep (1)", (Fraction(1),))
+    distill_hidden: float = option("dynabert: weight of the teacher's hidden states in the loss (0.1)", 0.1)
+    distill_logits: float = option("dynabert: weight of the teacher's answers in the loss (1)", 1.0)
+    distill_temperature: float = option("dynabert: temperature of these answers (1)", 1.0)
+    label_loss: float = option("dynabert: weight of the labels in the loss (0)", 0.0)
+    importance: str = option(
+        "dynabert: what tells which heads and neurons matter: labels, or teacher where rows have none (labels)",
+        "labels",
+    )
+    importance_rows: int = option("dynabert: training rows that tell it (512)", 512)
+    teacher_model_name_or_path: str | None = option("dynabert: model folder to learn from (the model itself)")
+    resume_from_checkpoint: bool = option(
+        "dynabert: go on from where a run that was killed stood; false: begin anew (true)", True
+    )
+    max_vocab_size: int | None = option("prune_embeddings: tokens to keep, the most frequent (all in use)")
     algo_list: tuple[str, ...] = option(
         f"calibrators to try: {', '.join(ALGORITHMS)} (mse KL min_max)", ("mse", "KL", "min_max")
     )
@@ -53,7 +72,7 @@ class CompressOptions:
     engines: tuple[str, ...] | None = option(f"engines to write graphs for: {', '.join(INT8_ENGINES)} (all installed)")
     cpu_classes: str = option("all: right on every CPU; vnni: full 8-bit weights, wrong elsewhere (all)", "all")
     input_dtype: str = option("int64 or int32: type of the graphs' inputs (int64)", "int64")
-    seed: int = option("draws the rows that calibrate and that screen (42)", 42)
+    seed: int = option("draws the rows that calibrate and that screen, and all that training draws (42)", 42)
     input_infer_model_path: str | None = option("a bare ONNX graph instead of a model folder")
 
     def __post_init__(self) -> None:
@@ -61,6 +80,9 @@ class CompressOptions:
             value = getattr(self, field.name)
             if value is not None or field.default is not None:
                 object.__setattr__(self, field.name, READERS[field.name](field.name, value))
+        if self.distill_hidden == self.distill_logits == self.label_loss == 0:
+            what = "The options '--distill_hidden', '--distill_logits' and '--label_loss' are all 0: nothing is learnt."
+            raise UserError(what, hint="Set one of them above 0.")
         if "auto" in self.skip_layers and len(self.skip_layers) > 1:
             raise UserError("The '--skip_layers' option is patterns or the one word auto, not both.")
 
@@ -82,6 +104,17 @@ def _strategies(name: str, value: Any) -> tuple[str, ...]:
 
 READERS: dict[str, Reader] = {
     "strategy": _strategies,
+    "width_mult_list": several(share),
+    "depth_mult_list": several(share),
+    "distill_hidden": number(0),
+    "distill_logits": number(0),
+    "distill_temperature": above(0),
+    "label_loss": number(0),
+    "importance": one_of("labels", "teacher"),
+    "importance_rows": whole(1),
+    "teacher_model_name_or_path": text,
+    "resume_from_checkpoint": yes_or_no,
+    "max_vocab_size": whole(1),
     "algo_list": several(one_of(*ALGORITHMS)),
     "calibration_rows": whole(1),
     "batch_size_list": several(whole(1)),

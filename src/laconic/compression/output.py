@@ -18,10 +18,13 @@ from .foreign import RESULT, foreign
 if sys.platform != "win32":
     import fcntl
 
-PARTS = ("candidates", "best", RESULT)
-"""What a run writes, in the order of appearance: who finds the result finds the rest."""
+PARTS = ("torch", "candidates", "best", RESULT)
+"""What a run may write, in the order of appearance: who finds the result finds the rest."""
+WORK = ".laconic-training"
+"""Where trainings keep their state: inside the output folder, until the result is there."""
 
 _SCRATCH = ".laconic-compress-"
+_MOVING = "parts.json"
 _ANOTHER = "Choose another --output_dir"
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
 
@@ -30,12 +33,14 @@ class Output:
     """A scratch folder inside the output folder, and the way from there into place.
 
     A run that was killed leaves its scratch folder, under a name that starts with a dot. The next one removes it, and
-    undoes half a publication first: what stood there before comes back.
+    undoes half a publication first: what stood there before comes back. What lies in `work` stays until a result is
+    published: a training takes hours, and goes on from there.
     """
 
     def __init__(self, place: str | Path, *, overwrite: bool = False) -> None:
         """Refuse, before any work, a finished run, files of others in the way, and what cannot be written."""
         self.place = Path(place).resolve()
+        self.work = self.place / WORK
         try:
             for left in sorted(self.place.glob(f"{_SCRATCH}*")):
                 _remove_leftover(left, self.place)
@@ -100,7 +105,9 @@ class Output:
             file = Path(str(cause.filename or self.place))
             where = self.place if file.is_relative_to(self.scratch) else file  # the scratch folder is gone
             what = f"Writing failed: {cause.strerror or cause}."
-            raise refusal(what, where=str(where), hint="Nothing was left behind.") from error
+            kept = "What was trained is kept: make room and run it again, and it goes on from there."
+            left = kept if self.work.exists() else "Nothing was left behind."
+            raise refusal(what, where=str(where), hint=left) from error
 
     def _remove_made(self) -> None:
         """Remove the folders that this run made, as far as they are empty."""
@@ -114,14 +121,18 @@ class Output:
         """Write the result and move every part into place, the result last."""
         aside = self.scratch / "aside"
         aside.mkdir()
+        parts = [part for part in PARTS if part != "torch" or (self.scratch / part).exists()]
+        (self.scratch / _MOVING).write_text(json.dumps(parts), encoding="utf-8")
         text = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
         (self.scratch / RESULT).write_text(text, encoding="utf-8")  # from here on `_undo` has something to do
         _sync(self.scratch)
         for part in reversed(PARTS):  # a result without its folders is worse than folders without a result
             if (self.place / part).exists():
                 (self.place / part).rename(aside / part)
-        for part in PARTS:
+        for part in parts:
             (self.scratch / part).rename(self.place / part)
+        if self.work.exists():
+            self.work.rename(self.scratch / "training")  # and goes with the rest
 
 
 def _undo(scratch: Path, place: Path) -> None:
@@ -131,7 +142,7 @@ def _undo(scratch: Path, place: Path) -> None:
     """
     if not (scratch / RESULT).exists():
         return  # nothing has moved yet, or everything has
-    for part in PARTS[:-1]:
+    for part in json.loads((scratch / _MOVING).read_text(encoding="utf-8"))[:-1]:
         if not (scratch / part).exists() and (place / part).exists():
             (place / part).rename(scratch / part)
     for part in PARTS:

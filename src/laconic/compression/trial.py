@@ -33,7 +33,11 @@ TIMED_ROWS = 1000
 
 
 class Trial:
-    """One set of rows and the FP32 model on it; every candidate is measured against that."""
+    """One set of rows and the user's FP32 model on it; every candidate is measured against that, pruned or not.
+
+    A candidate's rows are spelled by its own tokenizer. Answers are labels, tags and spans of the text, which do not
+    depend on it; logits are compared for those rows that both cut into windows of the same lengths.
+    """
 
     def __init__(self, source: Source, rows: DividedRows, scratch: Path, progress: Progress, seed: int = 42) -> None:
         self._source, self._rows, self._progress = source, rows, progress
@@ -48,24 +52,32 @@ class Trial:
         self.length = min(LENGTH, source.task.max_seq_length, longest(here) or LENGTH)
 
     def runners(self, candidate: Candidate) -> dict[str, Engine]:
-        """The candidate on each engine, in its best graph for that; with exact sums where this CPU has none."""
+        """What a probe records: the FP32 model that the candidate was made of, and the candidate on each engine.
+
+        Each engine in its best graph; with exact sums where this CPU has none.
+        """
+        graph = candidate.source.fp32.path(GRAPH)
+        own = candidate.source is self._source
+        before = self.exact.engine if own else engines.load("onnxruntime", graph)
+        if all(one.precision == "fp32" for one in candidate.graphs):
+            return {"fp32": before}
         found: dict[str, Engine] = {}
         for pair in candidate.pairs():
             if pair.engine not in found:  # an engine's own graph comes first
                 found[pair.engine] = candidate.load(pair, emulated=self._scratch)
-        return found
+        return {"fp32": before, **{f"int8_{engine}": runner for engine, runner in found.items()}}
 
     def look(self, candidate: Candidate) -> Comparison:
         """Compare a candidate with FP32 on a few rows."""
         if self._few_answers is None:
             self._few_answers = answer(self.exact, self._few)
-        predictor = self._predictor(candidate.load(candidate.pairs()[0], emulated=self._scratch))
+        predictor = self._predictor(candidate.load(candidate.pairs()[0], emulated=self._scratch), candidate.source)
         return compare(predictor, self._few, self._few_answers, answer(predictor, self._few))
 
     def measure(self, candidate: Candidate) -> Measured:
         """Score a candidate on the engine that the runtime would choose here."""
         pair = candidate.pairs()[0]
-        predictor = self._predictor(candidate.load(pair, emulated=self._scratch))
+        predictor = self._predictor(candidate.load(pair, emulated=self._scratch), candidate.source)
         given = self._answer(predictor, candidate.name)
         comparison = compare(predictor, self._rows.scoring, self.fp32.answers, given)
         statistics = None
@@ -84,10 +96,11 @@ class Trial:
         names = [name for name in engines.installed() if name != "torch"]
         runners = [("FP32", name, engines.load(name, graph, threads=1)) for name in names]
         runners += [(one.name, one.engine, one.candidate.load(one.candidate.pairs()[0], 1)) for one in firsts]
+        tokens = min(source.encoder.vocab_size for source in (self._source, *(one.candidate.source for one in firsts)))
         speeds: dict[str, dict[int, tuple[float, float, float]]] = {one.name: {} for one in firsts}
         fp32 = {}
         for size in BATCHES:
-            batch = full_batch(size, self.length, self._source.encoder.vocab_size)
+            batch = full_batch(size, self.length, tokens)
             contestants = [Contestant(model, name, _work(runner, batch)) for model, name, runner in runners]
             title = f"time, batch {size}"
             first = contestants[0].label
@@ -113,7 +126,7 @@ class Trial:
         pair = best.candidate.pairs()[0]
         graph = best.candidate.folder / pair.graph.path
         self.fp32 = replace(self.fp32, memory_mb=self._memory("onnxruntime", self._source.fp32.path(GRAPH), "fp32"))
-        return replace(best, memory_mb=self._memory(pair.engine, graph, "int8"))
+        return replace(best, memory_mb=self._memory(pair.engine, graph, pair.graph.precision))
 
     def _memory(self, engine: str, graph: Path, precision: str) -> float | None:
         try:
@@ -125,7 +138,8 @@ class Trial:
         """Score FP32 and the best on rows that chose nothing."""
         if self._rows.test is None:
             return None
-        predictor = self._predictor(best.candidate.load(best.candidate.pairs()[0], emulated=self._scratch))
+        runner = best.candidate.load(best.candidate.pairs()[0], emulated=self._scratch)
+        predictor = self._predictor(runner, best.candidate.source)
         first = score(self.exact, self._rows.test, title="test FP32", progress=self._progress)
         second = score(predictor, self._rows.test, title=f"test {best.name}", progress=self._progress)
         return Tested(first, second, compare(predictor, self._rows.test, first, second))
@@ -136,7 +150,7 @@ class Trial:
         found = {}
         for threads in (1, None):
             exact = self._predictor(engines.load("onnxruntime", self._source.fp32.path(GRAPH), threads=threads))
-            other = self._predictor(one.candidate.load(one.candidate.pairs()[0], threads))
+            other = self._predictor(one.candidate.load(one.candidate.pairs()[0], threads), one.candidate.source)
             both = []
             for predictor in (exact, other):
                 answer(predictor, examples[:1])  # what an engine does at its first batch is not the evaluation
@@ -150,14 +164,15 @@ class Trial:
             return score(predictor, self._rows.scoring, title=title, progress=self._progress)
         return answer(predictor, self._rows.scoring, title=title, progress=self._progress)
 
-    def _predictor(self, engine: Engine) -> Predictor:
-        return runtime.Predictor(self._source.task, self._source.encoder, engine)
+    def _predictor(self, engine: Engine, source: Source | None = None) -> Predictor:
+        source = source or self._source
+        return runtime.Predictor(source.task, source.encoder, engine)
 
 
 def _build(one: Measured) -> tuple[Any, ...]:
-    """What decides speed: the plan, the engine, which layers are integer and which of them are smoothed."""
-    layers = one.candidate.quant_map.layers
-    return one.candidate.plan, one.engine, tuple((name, layer.smooth is None) for name, layer in layers.items())
+    """What decides speed: the model, the plan, the engine, which layers are integer and which of them are smoothed."""
+    layers, digest = one.candidate.quant_map.layers, one.candidate.source.digest
+    return digest, one.candidate.plan, one.engine, tuple((name, layer.smooth is None) for name, layer in layers.items())
 
 
 def _work(engine: Any, batch: Any) -> Any:
