@@ -59,8 +59,8 @@ def hidden_loss(
 ) -> torch.Tensor:
     """Σ over the embeddings' output and every layer's of the mean squared error at real positions.
 
-    DynaBERT (Hou et al. 2020) eq. 3 with its embedding term. States are [rows, length, hidden], the embeddings' first;
-    `layers` are the teacher's layers that the student's come from.
+    ℓ_emb + ℓ_hidn of DynaBERT (Hou et al. 2020), padding left out. States are [rows, length, hidden], the embeddings'
+    first; `layers` are the teacher's layers that the student's come from.
     """
     real = mask.bool()
     pairs = [(student[0], teacher[0])]

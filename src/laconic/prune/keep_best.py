@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ class KeepBest:
             return False
         if self.writes:
             save_carved(model, self.folder(name, step), source=self.source, overwrite=True)
-        self.best[name] = step, score
+        self.best[name] = step, replace(score, answers=[], logits=[])
         return True
 
     def folder(self, name: str, step: int | None = None) -> Path:

@@ -1,0 +1,191 @@
+"""Training of all widths at once: what a step does, that it learns, and that nothing of the Trainer is lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import TrainerCallback
+
+from laconic import data, engines
+from laconic.engines.torch import load_module
+from laconic.folder import open_folder
+from laconic.measure.score import answer
+from laconic.prune import PruneSettings, prune_only
+from laconic.runtime import Predictor
+from laconic.tasks import Columns
+from learnable import LENGTH, asked, conll, rows, single, squad, tagged, tiny
+from models import FAMILIES, HEADS
+from widths import examples, learnt, trainer_for, weights
+
+TWO = PruneSettings(width_mult_list="1/2 1/4")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return learnt(tmp_path_factory.mktemp("learnt"))
+
+
+def run(model: Any, work: Path, settings: PruneSettings = TWO, **training: Any) -> Any:
+    trainer = trainer_for(model, work, examples(model, "train"), examples(model, "dev"), settings, **training)
+    trainer.train()
+    return trainer
+
+
+def test_teacher_runs_once_a_batch_in_eval_mode_however_many_widths(model, tmp_path):
+    trainer = trainer_for(model, tmp_path, examples(model, "train"), examples(model, "dev"), TWO, max_steps=3)
+    seen = []
+    trainer.teacher.register_forward_hook(lambda part, *_: seen.append((part.training, torch.is_grad_enabled())))
+    trainer.train()
+    assert seen == [(False, False)] * 3
+    assert all(weight.grad is None for weight in trainer.teacher.parameters())
+
+
+def test_gradients_are_those_of_the_sum_over_widths(model, tmp_path):
+    apart = []
+    for widths in ("1/2", "1/4", "1/2 1/4"):
+        trainer = trainer_for(
+            model, tmp_path, examples(model, "train"), [], replace(TWO, width_mult_list=widths), dropout=False
+        )
+        batch = next(iter(trainer.get_train_dataloader()))
+        trainer.get_batch_samples(iter([batch]), 1, torch.device("cpu"))
+        trainer.training_step(trainer.elastic, batch)
+        apart.append(torch.cat([w.grad.flatten() for w in trainer.elastic.parameters() if w.grad is not None]))
+    assert torch.allclose(apart[0] + apart[1], apart[2], atol=1e-6)
+    assert apart[2].abs().max() > 1e-4
+
+
+def test_training_lowers_the_loss(model, tmp_path):
+    trainer = run(model, tmp_path, num_train_epochs=4, learning_rate=2e-3, logging_steps=7)
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    assert losses[-1] < losses[0] - 0.01
+
+
+def test_training_beats_pruning_alone(prunable, tmp_path):
+    # Wild weights, so that every head matters; the rows' labels are the model's own answers.
+    folder = open_folder(prunable())
+    texts = [row["text"] for row in rows(single, 160)]
+    train, dev = folder.task.examples(texts[:120]), folder.task.examples(texts[120:])
+    settings = PruneSettings(width_mult_list="1/2 1/3", importance="teacher", distill_hidden=1.0)
+    trainer = trainer_for(
+        folder, tmp_path, train, dev, settings, ordered=True, num_train_epochs=8, learning_rate=2e-3, save_strategy="no"
+    )
+    reference, alone = answers(folder, load_module(folder.path), dev), prune_only(folder, train, settings)
+    trainer.train()
+    for name, pruned in alone.items():
+        found = answers(folder, trainer.elastic.carved(name), dev)
+        before, after = (change(reference, other) for other in (answers(folder, pruned, dev), found))
+        assert after < 0.7 * before
+        assert np.mean(found.argmax(1) == reference.argmax(1)) > 0.6
+
+
+def answers(folder: Any, model: Any, examples: list[Any]) -> np.ndarray:
+    predictor = Predictor(folder.task, folder.encoder, engines.load("torch", model))
+    return np.stack(answer(predictor, examples).logits)
+
+
+def change(one: np.ndarray, other: np.ndarray) -> float:
+    return float(np.abs((one - other) - (one - other).mean(1, keepdims=True)).mean())
+
+
+def test_accumulated_parts_are_one_larger_batch(model, tmp_path):
+    settings = replace(TWO, label_loss=0.5)
+    plain = {"max_steps": 4, "learning_rate": 0.05, "optim": "sgd", "dropout": False, "save_strategy": "no"}
+    whole = run(model, tmp_path / "whole", settings, **plain, per_device_train_batch_size=8)
+    parts = run(
+        model, tmp_path / "parts", settings, **plain, per_device_train_batch_size=2, gradient_accumulation_steps=4
+    )
+    before = weights(load_module(model.path))
+    moved = (weights(whole.elastic.model) - before).abs().max()
+    assert (weights(whole.elastic.model) - weights(parts.elastic.model)).abs().max() < 1e-3 * moved
+
+
+def test_callbacks_schedule_and_clipping_are_the_trainers(model, tmp_path):
+    rates: list[float] = []
+
+    class Rates(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            rates.append(kwargs["lr_scheduler"].get_last_lr()[0])
+
+    trainer = trainer_for(
+        model, tmp_path, examples(model, "train"), examples(model, "dev"), TWO, max_steps=4, learning_rate=1e-3,
+        max_grad_norm=1e-3, logging_steps=1, lr_scheduler_type="linear", save_strategy="no",
+    )  # fmt: skip
+    trainer.add_callback(Rates())
+    norms: list[float] = []
+    step = trainer.create_optimizer().step
+    trainer.optimizer.step = lambda *_: (norms.append(norm_of(trainer)), step())[1]
+    trainer.train()
+    assert rates == pytest.approx([7.5e-4, 5e-4, 2.5e-4, 0])
+    assert max(norms) <= 1.01e-3
+
+
+def norm_of(trainer: Any) -> float:
+    grads = [weight.grad.flatten() for weight in trainer.elastic.parameters() if weight.grad is not None]
+    return float(torch.cat(grads).norm())
+
+
+def test_bf16_trains_and_scores(model, tmp_path):
+    trainer = run(model, tmp_path, max_steps=2, bf16=True, save_strategy="no")
+    scored = trainer.evaluate()
+    assert set(trainer.keep.best) == {"width_mult_0.5", "width_mult_0.25"}
+    assert scored["eval_width_mult_0.5_accuracy"] > 0.5
+
+
+def test_augmentation_is_seen_by_teacher_and_student_and_is_the_same_by_seed(model, tmp_path):
+    drawn = []
+
+    def twice(batch):
+        drawn.append(torch.rand(1).item())
+        return {name: torch.cat([tensor, tensor]) for name, tensor in batch.items()}
+
+    seen: list[int] = []
+    for place in ("one", "two"):
+        trainer = trainer_for(
+            model, tmp_path / place, examples(model, "train"), [], replace(TWO, augment=twice), max_steps=2,
+            save_strategy="no",
+        )  # fmt: skip
+        trainer.teacher.register_forward_pre_hook(
+            lambda _, __, named: seen.append(len(named["input_ids"])), with_kwargs=True
+        )
+        trainer.train()
+        assert trainer.counts.rows == 16
+    assert seen == [16] * 4
+    assert drawn[:2] == drawn[2:]
+    assert drawn[0] != drawn[1]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_trains_in_width_and_depth(prunable, tmp_path, family):
+    folder = open_folder(prunable(family))
+    train = folder.task.examples(["a quiet river", "the old dog", "paris is dark", "no fox"])
+    labelled = [replace(example, gold=number % 3) for number, example in enumerate(train)]
+    settings = PruneSettings(width_mult_list="1/2", depth_mult_list="1 2/3", label_loss=1.0)
+    trainer = trainer_for(folder, tmp_path, labelled, labelled, settings, max_steps=2, save_strategy="no")
+    before = weights(trainer.elastic.model)
+    trainer.train()
+    assert torch.isfinite(weights(trainer.elastic.model)).all()
+    assert not torch.equal(weights(trainer.elastic.model), before)
+    assert len(trainer.evaluate()) > 0
+    assert len(trainer.keep.best) == 2
+
+
+@pytest.mark.parametrize(("head", "make"), [(HEADS[1], tagged("IOB2")), (HEADS[2], asked)])
+def test_other_tasks_train(tmp_path, head, make):
+    names = ("O", "B-LOC", "B-PER", "I-PER")
+    named = {"id2label": dict(enumerate(names)), "label2id": {n: i for i, n in enumerate(names)}, "labels": 4}
+    folder = open_folder(tiny(tmp_path / "model", head, layers=2, **(named if head == HEADS[1] else {})))
+    folder = replace(folder, task=replace(folder.task, max_seq_length=LENGTH))
+    write, suffix = (conll, "txt") if head == HEADS[1] else (squad, "json")
+    found = folder.task.read(data.read(write(tmp_path / f"rows.{suffix}", rows(make, 40))), Columns(), labelled=True)
+    settings = PruneSettings(width_mult_list="1/2", label_loss=1.0)
+    trainer = trainer_for(folder, tmp_path / "work", found, found, settings, max_steps=2, save_strategy="no")
+    assert trainer.kind == folder.task.name
+    trainer.train()
+    trainer.evaluate()
+    assert list(trainer.keep.best) == ["width_mult_0.5"]
+    assert torch.isfinite(weights(trainer.elastic.model)).all()

@@ -1,0 +1,223 @@
+"""The story of width pruning: what comes out, what stays as it was, what is refused before any work."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from laconic import engines
+from laconic.engines.torch import load_module
+from laconic.errors import UserError
+from laconic.folder import open_folder
+from laconic.measure.score import score
+from laconic.prune import PruneSettings, prune_only, train_widths
+from laconic.prune.dynabert import DEFAULTS
+from laconic.runtime import Predictor
+from models import build
+from widths import TRAINING, examples, flipped, learnt, weights_in
+
+
+class Told:
+    """Progress that remembers."""
+
+    def __init__(self) -> None:
+        self.titles: list[str] = []
+        self.notes: list[str] = []
+        self.lines: list[str] = []
+
+    @contextmanager
+    def track(self, title: str, total: int):
+        self.titles.append(f"{title}: {total}")
+        yield lambda count=1, note="": self.notes.append(note)
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return learnt(tmp_path_factory.mktemp("learnt"), seed=3)
+
+
+@pytest.fixture(scope="module")
+def done(model, tmp_path_factory):
+    """One run for the tests that look at it: its folder before, what it gave, what it told."""
+    work, told = tmp_path_factory.mktemp("run") / "work", Told()
+    before, state = digest(model.path), torch.get_rng_state()
+    settings = PruneSettings(width_mult_list="1/2 0.49 1/4")
+    made = train_widths(
+        model, examples(model, "train"), examples(model, "dev"), work, settings, TRAINING, progress=told
+    )
+    assert torch.equal(torch.get_rng_state(), state)
+    return {"work": work, "settings": settings, "made": made, "told": told, "before": before}
+
+
+def digest(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+
+
+def test_each_width_is_a_smaller_model_that_scores_what_is_said(model, done):
+    made = done["made"]
+    assert [one.name for one in made] == ["width_mult_0.5", "width_mult_0.25"]
+    assert [one.width for one in made] == [Fraction(1, 2), Fraction(1, 4)]
+    sizes = [(folder / "model.safetensors").stat().st_size for folder in (model.path, *(one.folder for one in made))]
+    assert sizes[0] > sizes[1] > sizes[2]
+    for one in made:
+        opened = open_folder(one.folder)
+        scored = score(
+            Predictor(opened.task, opened.encoder, engines.load("torch", one.folder)), examples(model, "dev")
+        )
+        assert scored.metrics == one.score.metrics
+        assert (scored.interval, scored.rows) == (one.score.interval, one.score.rows)
+        assert load_module(one.folder).config.laconic_shape["heads"] == list(one.shape.heads)
+
+
+def test_widths_of_one_step_are_slices_of_one_network(done):
+    half, quarter = done["made"]
+    assert half.step == quarter.step  # all score 1 at the end, and of equals the later is kept
+    wide, narrow = weights_in(half.folder), weights_in(quarter.folder)
+    name = "bert.encoder.layer.0.attention.self.query.weight"
+    assert np.array_equal(wide[name][: len(narrow[name])], narrow[name])
+    assert np.array_equal(wide["classifier.weight"], narrow["classifier.weight"])
+
+
+def test_the_models_folder_is_unchanged(model, done):
+    assert digest(model.path) == done["before"]
+
+
+def test_progress_tells_steps_widths_loss_and_scores(done):
+    told = done["told"]
+    assert told.titles == ["dry run: 2", "importance: 110", "train width_mult_0.5, width_mult_0.25: 14"]
+    assert told.lines == ["width_mult_0.49 has the shape of width_mult_0.5: made once."]
+    assert "loss" in told.notes[-1]
+    assert "width_mult_0.25 " in told.notes[-1]
+
+
+def test_a_finished_training_is_given_back_at_once(model, done):
+    told = Told()
+    again = train_widths(
+        model, examples(model, "train"), examples(model, "dev"), done["work"], done["settings"], TRAINING, progress=told
+    )
+    assert again == done["made"]
+    assert told.titles == []
+    left = sorted(path.name for path in done["work"].iterdir())
+    assert left == ["result.json", "run.txt", f"step-{again[0].step}"]
+
+
+def test_pruning_alone_takes_the_most_important_or_the_first(model):
+    settings = PruneSettings(width_mult_list="1/2")
+    ordered = prune_only(model, examples(model, "train"), settings)["width_mult_0.5"]
+    first = prune_only(model, examples(model, "train"), replace(settings, reorder=False))["width_mult_0.5"]
+    name = "bert.encoder.layer.0.attention.self.query.weight"
+    full = load_module(model.path).state_dict()[name]
+    assert torch.equal(first.state_dict()[name], full[: len(full) // 2])
+    assert not torch.equal(ordered.state_dict()[name], first.state_dict()[name])
+
+
+def test_a_short_run_that_scores_zero_gives_its_last_step(model, tmp_path):
+    settings = PruneSettings(width_mult_list="1/2", importance="teacher")
+    unlabelled = [replace(example, gold=None) for example in examples(model, "train")]
+    (only,) = train_widths(
+        model, unlabelled, flipped(right(model)), tmp_path / "work", settings, {"max_steps": 2, "learning_rate": 1e-6}
+    )
+    assert (only.step, only.score.value) == (2, 0.0)
+    assert load_module(only.folder) is not None
+    assert DEFAULTS["save_steps"] > only.step
+
+
+def right(model: Any) -> list[Any]:
+    """Dev rows that the half of it answers rightly before training."""
+    dev = examples(model, "dev")
+    carved = prune_only(model, examples(model, "train"), PruneSettings(width_mult_list="1/2", importance="teacher"))[
+        "width_mult_0.5"
+    ]
+    scored = score(Predictor(model.task, model.encoder, engines.load("torch", carved)), dev, resamples=0)
+    said = [model.task.labels.index(answer.label) for answer in scored.answers]
+    return [example for example, label in zip(dev, said, strict=True) if example.gold == label]
+
+
+REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
+    "no train rows": ({"train_examples": []}, "There are no training rows to prune with"),
+    "no eval rows": ({"eval_examples": []}, "There are no eval rows to choose widths by"),
+    "dtype": ({"input_dtype": "int8"}, "'input_dtype' option must be int64 or int32. Got 'int8'"),
+    "half a head": ({"settings": PruneSettings(width_mult_list="1/10")}, "less than half a head"),
+    "checkpointing": (
+        {"training": {"gradient_checkpointing": True}},
+        "'--gradient_checkpointing' option has no effect",
+    ),
+    "smoothing": ({"training": {"label_smoothing_factor": 0.1}}, "'--label_smoothing_factor' option has no effect"),
+    "by epoch": ({"training": {"save_strategy": "epoch"}}, "'--save_strategy' option must be steps"),
+    "batch": (
+        {"training": {"per_device_train_batch_size": 0}},
+        "'--per_device_train_batch_size' option must be at least",
+    ),
+    "best": ({"training": {"load_best_model_at_end": True}}, "'--load_best_model_at_end' option has no effect"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_what_cannot_be_is_refused_before_any_work(model, tmp_path, case):
+    changes, message = REFUSALS[case]
+    call = {
+        "folder": model, "train_examples": examples(model, "train"), "eval_examples": examples(model, "dev"),
+        "work": tmp_path / "work", "settings": PruneSettings(), "training": {},
+    }  # fmt: skip
+    told = Told()
+    with pytest.raises(UserError) as caught:
+        train_widths(**{**call, **changes}, progress=told)
+    assert message in str(caught.value)
+    assert told.titles == []
+    assert not (tmp_path / "work").exists()
+
+
+def test_rows_without_labels_are_refused_where_labels_are_needed(model, tmp_path):
+    train = examples(model, "train")
+    train[4] = replace(train[4], gold=None)
+    with pytest.raises(UserError, match="Training row 5 has no label, which the option 'importance' labels needs"):
+        train_widths(model, train, examples(model, "dev"), tmp_path / "work", PruneSettings(), {})
+
+
+def test_a_family_without_description_is_refused(model, tmp_path):
+    unknown = replace(model, config={**model.config, "model_type": "gpt2"})
+    with pytest.raises(UserError, match="The family 'gpt2' has no description"):
+        train_widths(unknown, [], [], tmp_path / "work", PruneSettings(), {})
+
+
+def test_a_folder_with_other_files_is_not_taken_for_work(model, tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine", encoding="utf-8")
+    with pytest.raises(UserError, match="holds files that no earlier training left there"):
+        train_widths(model, examples(model, "train"), examples(model, "dev"), tmp_path, PruneSettings(), {})
+    assert (tmp_path / "thesis.txt").read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.parametrize(
+    ("fields", "settings", "message"),
+    [
+        (
+            {"hidden": 48},
+            {},
+            "The teacher has 2 layers of 48, the model 2 of 32: their hidden states cannot be compared",
+        ),
+        ({"labels": 3}, {}, "The teacher's 'id2label' is not the model's"),
+        ({"head": "TokenClassification"}, {"distill_hidden": 0}, "their tasks differ"),
+    ],
+)
+def test_a_teacher_that_does_not_fit_is_refused(model, tmp_path, fields, settings, message):
+    names = {"id2label": model.config["id2label"], "label2id": model.config["label2id"]}
+    named = {} if "labels" in fields else names
+    built = {"labels": 2, "layers": 2, "vocab": 400, **named, **fields}
+    teacher = build(tmp_path / "teacher", **built)
+    with pytest.raises(UserError) as caught:
+        train_widths(
+            model, examples(model, "train"), examples(model, "dev"), tmp_path / "work",
+            PruneSettings(teacher=teacher, **settings), {},
+        )  # fmt: skip
+    assert message in str(caught.value)

@@ -1,0 +1,77 @@
+"""Width pruning that is killed, and that runs on two processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from widths import learnt, weights_in
+
+SCRIPT = Path(__file__).parent.parent / "train_widths_once.py"
+NAMES = ["width_mult_0.5", "width_mult_0.25", "width_mult_0.5-depth_mult_0.5", "width_mult_0.25-depth_mult_0.5"]
+
+
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory):
+    return learnt(tmp_path_factory.mktemp("learnt")).path.parent
+
+
+def start(*words: str | Path) -> str:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "MASTER_ADDR": "127.0.0.1"}
+    paths = [str(SCRIPT.parent), os.environ.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    done = subprocess.run(
+        [sys.executable, *map(str, words)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def made(work: Path, rank: int = 0) -> list[tuple[str, str, int, float]]:
+    return [tuple(one) for one in json.loads((work.parent / f"made-{rank}.json").read_text(encoding="utf-8"))]
+
+
+def assert_equal_results(one: Path, other: Path) -> None:
+    assert made(one) == made(other)
+    for _, folder, _, _ in made(one):
+        ours, theirs = weights_in(one / folder), weights_in(other / folder)
+        assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
+
+
+@pytest.mark.slow
+def test_killed_training_goes_on_to_the_same_weights(parent, tmp_path):
+    whole, killed = tmp_path / "a" / "work", tmp_path / "b" / "work"
+    for work in (whole, killed):
+        work.parent.mkdir()
+    (line,) = start(SCRIPT, parent, whole, "0.01").splitlines()[1:]
+    code, seconds, _ = json.loads(line)
+    assert code == 0
+    draw = random.Random(0)  # noqa: S311 - nothing secret
+    moments = [f"{draw.uniform(0.5, 1.0) * seconds:.3f}" for _ in range(7)]
+    runs = [json.loads(line) for line in start(SCRIPT, parent, killed, *moments).splitlines()]
+    assert runs[-1][0] == 0
+    assert sum(code == -9 for code, _, _ in runs) >= 2
+    assert any(left for code, _, left in runs if code == -9), "no kill fell behind a checkpoint"
+    assert_equal_results(whole, killed)
+    assert sorted(path.name for path in killed.iterdir()) == sorted(path.name for path in whole.iterdir())
+
+
+@pytest.mark.slow
+def test_two_processes_give_one_result(parent, tmp_path):
+    work = tmp_path / "work"
+    start("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", SCRIPT, parent, work)
+    assert made(work, 0) == made(work, 1)
+    assert [name for name, *_ in made(work)] == NAMES
+    kept = {folder.split("/")[0] for _, folder, _, _ in made(work)}
+    assert sorted(path.name for path in work.iterdir()) == sorted({"result.json", "run.txt", *kept})
+    for name, folder, _, _ in made(work):
+        files = sorted(path.name for path in (work / folder).iterdir())
+        assert "model.safetensors" in files, name
+        assert not [file for file in files if file.startswith(".")]

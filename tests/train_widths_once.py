@@ -1,0 +1,70 @@
+"""Trains the widths of a learnt model from a process of its own: plainly, under torchrun, or killed again and again.
+
+python train_widths_once.py MODEL_PARENT WORK            one run; torchrun starts several processes of it
+python train_widths_once.py MODEL_PARENT WORK MOMENT …   forks a run for each moment and kills it then, then one whole
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from laconic.folder import open_folder
+from laconic.prune import PruneSettings, train_widths
+from widths import TRAINING, examples
+
+SETTINGS = PruneSettings(width_mult_list="1/2 1/4", depth_mult_list="1 1/2", label_loss=0.5)
+
+
+def train(parent: Path, work: Path) -> None:
+    """Write what came out to `made-<rank>.json` beside the work folder."""
+    model = open_folder(parent / "model")
+    made = train_widths(
+        model, examples(model, "train"), examples(model, "dev"), work, SETTINGS, {**TRAINING, "save_steps": 3}, seed=7
+    )
+    told = [[one.name, str(one.folder.relative_to(work)), one.step, one.score.value] for one in made]
+    rank = os.environ.get("RANK", "0")
+    (work.parent / f"made-{rank}.json").write_text(json.dumps(told), encoding="utf-8")
+
+
+def main() -> None:
+    parent, work = Path(sys.argv[1]), Path(sys.argv[2])
+    moments = [float(word) for word in sys.argv[3:]]
+    if not moments:
+        train(parent, work)
+        return
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # one thread everywhere: nothing is lost in a fork
+    for moment in [*moments, None]:
+        print(json.dumps(forked(parent, work, moment)), flush=True)
+
+
+def forked(parent: Path, work: Path, moment: float | None) -> tuple[int, float, str]:
+    """Exit code (-9 if killed), seconds, and the newest checkpoint that lies there."""
+    started = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            train(parent, work)
+            code = 0
+        finally:
+            os._exit(code)
+    while True:
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            break
+        if moment is not None and time.monotonic() - started >= moment:
+            os.kill(child, signal.SIGKILL)
+            status = os.waitpid(child, 0)[1]
+            break
+        time.sleep(0.002)
+    left = sorted(path.name for path in work.glob("checkpoint-*")) if work.is_dir() else []
+    return os.waitstatus_to_exitcode(status), time.monotonic() - started, " ".join(left)
+
+
+if __name__ == "__main__":
+    main()
