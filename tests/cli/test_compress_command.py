@@ -75,6 +75,8 @@ def test_table_says_what_a_stranger_asks(laconic: Laconic, place: Place, tmp_pat
     for text in (
         f"Best: {content['best']}, on {one['engine']}.",
         "  not ",
+        "  Pareto\n",
+        "Pareto *: no other candidate is as good in score, speed and size and better in one of them.",
         "Memory of the process after loading and a first batch: ",
         "4 layers and 0 tables of the best are INT8; float: 1 (too small to pay)",
         "Harm of each layer alone in INT8 (mean |Δlogit|), the largest first:",

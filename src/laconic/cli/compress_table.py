@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -18,6 +19,7 @@ WIDTH = 100
 def show(result: CompressionResult, output: Path) -> None:
     """Print all of it; the notes went to standard error before."""
     _show_candidates(result)
+    _show_pruned(result)
     _show_choice(result)
     _show_gain(result)
     _show_layers(result)
@@ -74,6 +76,28 @@ def _line(one: Measured, is_best: bool, fp32_size: int) -> list[str]:
         f"{100 * one.size / fp32_size:.1f}",
         *[f"{ratio:.2f}" for ratio, _, _ in one.speed.values()],
     ]
+
+
+def _show_pruned(result: CompressionResult) -> None:
+    """Say what pruning left of the model, and what a cut vocabulary does to the eval rows."""
+    for parent in result.parents:
+        pruned = parent.smaller.pruned if parent.smaller else None
+        cut = parent.smaller.vocabulary if parent.smaller else None
+        if pruned is not None:
+            shape = pruned.shape
+            left = f"{len(shape.layers)} layers with {_range(shape.heads)} heads and {_range(shape.ffn)} neurons each"
+            print(f"torch/{parent.name}: {left}, as they were at step {pruned.step}.")
+        if cut is not None:
+            said = f"torch/{parent.name}: {cut.tokens_after} of {cut.tokens_before} tokens stay"
+            if cut.same_rows is not None and cut.unknown_before is not None and cut.unknown_after is not None:
+                unknown = f"{100 * cut.unknown_before:.2f} to {100 * cut.unknown_after:.2f} %"
+                said += f"; {100 * cut.same_rows:.1f} % of the rows that score keep theirs"
+                said += f", and unknown ones go from {unknown}"
+            print(f"{said}.")
+
+
+def _range(numbers: Sequence[int]) -> str:
+    return f"{min(numbers)}" if min(numbers) == max(numbers) else f"{min(numbers)} to {max(numbers)}"
 
 
 def _show_choice(result: CompressionResult) -> None:

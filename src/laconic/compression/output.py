@@ -99,6 +99,8 @@ class Output:
             os.close(self._lock)
         if error is None:
             return
+        if self.work.exists() and not any(self.work.iterdir()):
+            self.work.rmdir()
         self._remove_made()
         if (cause := _os_error(error)) is not None:
             refusal = UserError if cause.errno in _DISK else Failure

@@ -17,7 +17,7 @@ from ..errors import UserError
 from ..families import find
 from ..folder import NOTES, ModelFolder, read_config, read_encoder
 from ..progress import Progress
-from ..prune.dynabert import Pruned, pruning_arguments, train_widths
+from ..prune.dynabert import Pruned, open_teacher, pruning_arguments, train_widths
 from ..prune.settings import PruneSettings
 from ..prune.vocabulary import PrunedVocabulary, prune_vocabulary
 from ..strategy import Plan
@@ -76,7 +76,9 @@ def check_pruning(
     with isolated():
         pruning_arguments(training, Path("-"), options.seed)
     model = load_module(folder.path)
-    targets, _ = prune_settings(options).targets(shape_of(model, find(model)))
+    settings, family = prune_settings(options), find(model)
+    targets, _ = settings.targets(shape_of(model, family))
+    open_teacher(model, family, settings)
     return sum(len(targets) if TRAINED in steps else 1 for steps in groups if steps)
 
 

@@ -106,7 +106,7 @@ def train_widths(
         arguments = pruning_arguments(training, work, seed)
         model = load_module(folder.path)
         targets, notes = settings.targets(shape_of(model, family))
-        teacher, teacher_family = _teacher(model, family, settings)
+        teacher, teacher_family = open_teacher(model, family, settings)
         mark = _mark(folder, arguments, settings, train_examples, eval_examples)
         with arguments.main_process_first(local=False):
             finished = _finished(work, mark, targets)
@@ -167,8 +167,8 @@ def pruning_arguments(training: Mapping[str, Any], work: Path, seed: int) -> Tra
     return arguments_with({**DEFAULTS, **training, "seed": seed}, work)
 
 
-def _teacher(model: nn.Module, family: Family, settings: PruneSettings) -> tuple[Any, Family]:
-    """The model itself, or the one of the settings if it fits."""
+def open_teacher(model: nn.Module, family: Family, settings: PruneSettings) -> tuple[Any, Family]:
+    """The teacher and its family: the model itself, or the one of the settings, which is refused if it does not fit."""
     if settings.teacher is None:
         return model, family
     where = str(settings.teacher)
