@@ -202,7 +202,7 @@ def test_other_tasks_are_pruned_too(head: str, tmp_path: Path) -> None:
     assert 0 <= result.best.comparison.same_answer <= 1
     opened = runtime.load(result.path)
     assert opened.task.max_seq_length == 40
-    assert opened.encoder.vocab_size == 90
+    assert opened.encoder.vocab_size <= 90
     assert len(opened.predict(question)) == 1
     torch_model = laconic.folder.open_folder(result.output_dir / "torch" / "prune_embeddings-width_mult_0.5")
     assert torch_model.task == opened.task
