@@ -95,12 +95,13 @@ class Bench:
         """Score every candidate that these options give, by the options that give it alone."""
         options = CompressOptions(**{"strategy": ("ptq",), "algo_list": ("mse",), **changed})
         rows = divide_rows(Data(self._train), self._source, options, options.plans())
-        made, same = make(self._source.proto, options.plans(), options, rows.samples)
+        samples = rows.encode(self._source.task, self._source.encoder).samples
+        made, same = make(self._source.proto, options.plans(), options, samples)
         by_name = {one.name: one for one in made}
         given = {name: value for name, value in changed.items() if name != "algo_list"}
         flags = "".join(f" --{name} {str(value).lower()}" for name, value in given.items())
-        assert rows.samples is not None  # ptq calibrates
-        (plan,), (rows_name,) = options.plans(), rows.samples.sets
+        assert samples is not None  # ptq calibrates
+        (plan,), (rows_name,) = options.plans(), samples.sets
         for algo in options.algo_list:
             name = plan.candidate(algo, rows_name)
             yield f"--algo_list {algo}{flags}", self._line(by_name[same.get(name, name)])
@@ -112,7 +113,7 @@ class Bench:
         with tempfile.TemporaryDirectory(dir=self._scratch) as folder:
             wanted = [name for name in engines.installed() if name != "torch"]
             line = self._measure(
-                write_candidate(self._source.proto, made.name, made.plan, made.quant_map, Path(folder), wanted)
+                write_candidate(self._source, made.name, made.plan, made.quant_map, Path(folder), wanted)
             )
         self._known.append((made, line))
         return line

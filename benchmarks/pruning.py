@@ -84,7 +84,7 @@ def show_scores(
     variants["unpruned, trained on"] = [(FULL, one.folder, str(one.step)) for one in on]
     _, reference = rows.score(rows.folder.path)
     log(f"The model itself: {reference.metric} {100 * reference.value:.2f} on {reference.rows} dev rows.")
-    log.head("what", "width", "step", reference.metric, "drop (95 %)", "same answers %", "mean |Δlogit|")
+    log.head("what", "width", "step", reference.metric, "drop (95 %)", "same answers %", "mean abs Δlogit")
     for what, models in variants.items():
         for name, model, step in models:
             predictor, scored = rows.score(model)
@@ -197,8 +197,8 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--depths", nargs="+", default=["1"])
     parser.add_argument("--steps", type=int, default=460)
     parser.add_argument("--save_steps", type=int, default=115)
-    parser.add_argument("--batch_size", type=int, default=32)
-    parser.add_argument("--learning_rate", type=float, default=1e-4)
+    parser.add_argument("--batch_size", type=int, default=16)
+    parser.add_argument("--learning_rate", type=float, default=2e-5)
     parser.add_argument("--distill_hidden", type=float, default=0.1)
     parser.add_argument("--distill_logits", type=float, default=1.0)
     parser.add_argument("--label_loss", type=float, default=0.0)

@@ -107,7 +107,7 @@ def test_offered_steps_pass_and_others_are_refused_with_the_rest() -> None:
         if chosen <= set(OFFERED):
             check_offered(plan)
             continue
-        with pytest.raises(UserError, match="not offered in this version; offered: ptq, dynamic, embeddings") as caught:
+        with pytest.raises(UserError, match="'qat' is not offered in this version; offered: prune_") as caught:
             check_offered(plan)
         rest = chosen & set(OFFERED)
         if rest:

@@ -21,7 +21,10 @@ STEPS = {
 QUANTIZERS = ("qat", "ptq", "dynamic")
 """The steps that turn matmuls to INT8; a plan has at most one."""
 
-OFFERED = ("ptq", "dynamic", "embeddings")
+PRUNERS = ("prune_embeddings", "dynabert")
+"""The steps that make another, smaller model first; the others work on its graph."""
+
+OFFERED = ("prune_embeddings", "dynabert", "ptq", "dynamic", "embeddings")
 """The steps that this version runs."""
 
 DEMANDS = ("nothing", "some rows", "train rows", "train and eval rows")
@@ -54,6 +57,15 @@ class Plan:
         """Whether the embedding tables become INT8."""
         return "embeddings" in self.steps
 
+    @property
+    def pruning(self) -> tuple[str, ...]:
+        """The steps that make the model which the others start from: plans with equal ones share it.
+
+        >>> parse("ptq+dynabert").pruning, parse("ptq").pruning
+        (('dynabert',), ())
+        """
+        return tuple(step for step in self.steps if step in PRUNERS)
+
     def with_quantizer(self, quantizer: str) -> Plan:
         """The same plan with another quantizer in the place of its own.
 
@@ -62,15 +74,20 @@ class Plan:
         """
         return Plan(tuple(quantizer if step in QUANTIZERS else step for step in self.steps))
 
-    def candidate(self, algo: str | None = None, rows: str | None = None) -> str:
-        """Folder name of what the plan makes; for `ptq` with the calibrator and the name of its rows.
+    def candidate(self, algo: str | None = None, rows: str | None = None, *, width: str | None = None) -> str:
+        """Folder name of what the plan makes: for `ptq` with the calibrator and its rows, for `dynabert` the width.
 
         >>> parse("ptq+embeddings").candidate("mse", "4_1"), parse("dynamic").candidate()
         ('mse4_1-embeddings', 'dynamic')
+        >>> parse("dynabert+ptq+embeddings").candidate("mse", "4_1", width="width_mult_0.75")
+        'width_mult_0.75-mse4_1-embeddings'
         """
         if self.quantizer == "ptq" and (algo is None or rows is None):
             raise ValueError("A candidate of ptq is named after its calibrator and its rows.")
-        return "-".join(f"{algo}{rows}" if step == "ptq" else step for step in self.steps)
+        if "dynabert" in self.steps and width is None:
+            raise ValueError("A candidate of dynabert is named after its width.")
+        instead = {"ptq": f"{algo}{rows}", "dynabert": str(width)}
+        return "-".join(instead.get(step, step) for step in self.steps)
 
 
 def parse(text: str) -> Plan:
@@ -116,10 +133,10 @@ def parse_all(texts: str | Iterable[str]) -> tuple[Plan, ...]:
 def check_offered(plan: Plan) -> None:
     """Refuse a plan with steps that this version cannot run.
 
-    >>> check_offered(parse("dynabert+ptq"))
+    >>> check_offered(parse("qat"))
     Traceback (most recent call last):
-    laconic.errors.UserError: 'dynabert' is not offered in this version; offered: ptq, dynamic, embeddings. Write 'ptq'.
-    """
+    laconic.errors.UserError: 'qat' is not offered in this version; offered: prune_embeddings, dynabert, ptq, dynamic, embeddings.
+    """  # noqa: E501
     missing = [step for step in plan.steps if step not in OFFERED]
     if missing:
         rest = "+".join(step for step in plan.steps if step in OFFERED)
@@ -142,9 +159,18 @@ def check_rows(plans: Sequence[Plan], *, train: bool, evaluation: bool) -> None:
             hint = "Name them with --train_file or --eval_file."
             raise UserError(f"The strategy '{plan.name}' needs rows to calibrate on.", hint=hint)
         if plan.needs in ("train rows", "train and eval rows") and not train:
-            raise UserError(f"The strategy '{plan.name}' needs training rows.", hint="Name them with --train_file.")
+            hint = f"Name them with --train_file{_without(plan, evaluation)}."
+            raise UserError(f"The strategy '{plan.name}' needs training rows.", hint=hint)
         if plan.needs == "train and eval rows" and not evaluation:
             raise UserError(f"The strategy '{plan.name}' needs eval rows.", hint="Name them with --eval_file.")
+
+
+def _without(plan: Plan, rows: bool) -> str:
+    """What else could be asked for without training rows, as the end of a sentence."""
+    rest = Plan(tuple(step for step in plan.steps if STEPS[step] not in ("train rows", "train and eval rows")))
+    if not rest.steps or (rest.needs == "some rows" and not rows):
+        return ""
+    return f", or write --strategy {rest.name}"
 
 
 def _refuse_contradiction(plan: Plan, text: str) -> None:

@@ -62,7 +62,7 @@ def _check(destination: Path, overwrite: bool) -> None:
         if not overwrite:
             hint = "Choose another --output_dir, or replace it with --overwrite_output_dir."
             raise UserError("The output folder exists and is not empty.", where=str(destination), hint=hint)
-        if foreign := _foreign(destination):
+        if foreign := foreign_files(destination):
             raise UserError(
                 f"The output folder holds files that Laconic did not write ({', '.join(foreign[:3])}).",
                 where=str(destination),
@@ -75,7 +75,10 @@ def _check(destination: Path, overwrite: bool) -> None:
         raise UserError("The output folder cannot be written.", where=str(parent), hint="Choose another --output_dir.")
 
 
-def _foreign(folder: Path) -> list[str]:
+def foreign_files(folder: Path) -> list[str]:
+    """What a folder holds that its own list (`LISTS`) does not name; a file in its place is foreign itself."""
+    if not folder.is_dir():
+        return [folder.name]
     own: set[str] = set()
     for name in LISTS:
         if (folder / name).is_file():

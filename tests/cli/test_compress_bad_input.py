@@ -42,7 +42,8 @@ def own(place: Place, tmp_path: Path) -> Place:
 
 def words(place: Place, output: Path, *more: Any) -> list[Any]:
     files = ["--train_file", place.train, "--eval_file", place.dev]
-    return ["compress", "--input_infer_model_path", place.graph, *files, "--output_dir", output, *more]
+    default = [] if "--strategy" in more else ["--strategy", "ptq"]
+    return ["compress", "--input_infer_model_path", place.graph, *files, "--output_dir", output, *default, *more]
 
 
 def check(shown: Ran, said: str, folder: Path, before: dict[Path, bytes | None]) -> None:
@@ -66,7 +67,13 @@ OPTIONS: dict[str, tuple[list[str], str]] = {
     "unknown step": (["--strategy", "ptq+embedings"], "Did you mean 'embeddings'?"),
     "empty strategy": (["--strategy", " "], "The strategy is empty."),
     "doubled step": (["--strategy", "ptq+ptq"], "names 'ptq' twice"),
-    "step of later": (["--strategy", "dynabert+ptq"], "'dynabert' is not offered in this version"),
+    "step of later": (["--strategy", "qat"], "'qat' is not offered in this version"),
+    "bare graph": (["--strategy", "dynabert+ptq"], "The step 'dynabert' needs a model folder, not a bare graph"),
+    "bare graph cut": (["--strategy", "ptq+prune_embeddings"], "The step 'prune_embeddings' needs a model folder"),
+    "width without dynabert": (["--width_mult_list", "1/2"], "'--width_mult_list' option (1/2) has no effect with"),
+    "epochs without dynabert": (["--num_train_epochs", "1"], "'--num_train_epochs' option has no effect with the"),
+    "any option of training": (["--adam_beta1", "0.8"], "'--adam_beta1' option has no effect with the strategy 'ptq'"),
+    "tokens without a cut": (["--max_vocab_size", "99"], "It is for prune_embeddings."),
     "smooth without effect": (["--strategy", "dynamic", "--smooth", "0.5"], "'--smooth' option (0.5) has no effect"),
     "adaround of dynamic": (["--strategy", "dynamic", "--round_type", "adaround"], "'--round_type' option"),
     "auto of dynamic": (["--strategy", "dynamic", "--skip_layers", "auto"], "'--skip_layers' option (auto)"),
@@ -96,7 +103,7 @@ def test_bad_options_are_named(case: str, laconic: Laconic, place: Place, tmp_pa
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ([], "The strategy 'ptq' needs rows to calibrate on."),
+        (["--strategy", "ptq"], "The strategy 'ptq' needs rows to calibrate on."),
         (["--strategy", "dynamic", "--max_drop", "0.1"], "'--max_drop' option has no effect without labelled rows"),
         (["--strategy", "dynamic", "--origin_metric", "0.1"], "'--origin_metric' option has no effect without"),
         (["--strategy", "dynamic", "--label_column", "x"], "'--label_column' option has no effect without"),
@@ -112,7 +119,7 @@ def test_options_that_need_rows_are_refused_without(
 
 
 def test_no_model_is_said(laconic: Laconic, place: Place, tmp_path: Path) -> None:
-    shown = laconic("compress", "--eval_file", place.dev, "--output_dir", tmp_path / "out")
+    shown = laconic("compress", "--strategy", "ptq", "--eval_file", place.dev, "--output_dir", tmp_path / "out")
     check(shown, "The '--model_name_or_path' option is needed.", tmp_path, {})
 
 
@@ -319,8 +326,9 @@ def test_bad_model_folder_is_named(
     damage(folder)
     before = content(tmp_path)
     shown = laconic(
-        "compress", "--model_name_or_path", folder, "--eval_file", files["text"], "--output_dir", tmp_path / "out"
-    )
+        "compress", "--model_name_or_path", folder, "--strategy", "ptq", "--eval_file", files["text"], "--output_dir",
+        tmp_path / "out",
+    )  # fmt: skip
     check(shown, said, tmp_path, before)
     assert str(folder) in shown.err
 

@@ -42,7 +42,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 def words(place: Place, output: Path, *more: str | Path) -> list[str | Path]:
     files: list[str | Path] = ["--train_file", place.train, "--eval_file", place.dev]
-    return ["compress", "--input_infer_model_path", place.graph, *files, "--output_dir", output, *more]
+    default = [] if "--strategy" in more else ["--strategy", "ptq"]
+    return ["compress", "--input_infer_model_path", place.graph, *files, "--output_dir", output, *default, *more]
 
 
 ONE = ("--engines", "onnxruntime", "--algo_list", "mse")
@@ -74,6 +75,8 @@ def test_table_says_what_a_stranger_asks(laconic: Laconic, place: Place, tmp_pat
     for text in (
         f"Best: {content['best']}, on {one['engine']}.",
         "  not ",
+        "  Pareto\n",
+        "Pareto *: no other candidate is as good in score, speed and size and better in one of them.",
         "Memory of the process after loading and a first batch: ",
         "4 layers and 0 tables of the best are INT8; float: 1 (too small to pay)",
         "Harm of each layer alone in INT8 (mean |Δlogit|), the largest first:",
@@ -148,6 +151,8 @@ def test_data_set_by_name_needs_no_training_rows(laconic: Laconic, place: Place,
         "mine",
         "--data_dir",
         tmp_path / "data",
+        "--strategy",
+        "ptq",
     ]
     shown = laconic(*command, "--output_dir", tmp_path / "out", *ONE, "--calibration_rows", "8", "--json")
     assert shown.code == 0, shown.err

@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib.util
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from laconic.cli import _Parser
 from laconic.cli.compress_arguments import add_compress_options, take_compress_options
-from laconic.compression.options import ALGORITHMS, EFFECT, READERS, CompressOptions, check, resolve
+from laconic.compression.option_effects import EFFECT, check, resolve
+from laconic.compression.options import ALGORITHMS, READERS, CompressOptions
 from laconic.errors import UserError
 from laconic.quantize.calibrators import CALIBRATORS
 from laconic.strategy import parse_all
@@ -42,7 +44,18 @@ def test_defaults_are_those_of_the_specification() -> None:
     options, given = typed()
     assert given == frozenset()
     assert dataclasses.asdict(options) == {
-        "strategy": ("ptq",),
+        "strategy": ("dynabert+ptq",),
+        "width_mult_list": (Fraction(3, 4),),
+        "depth_mult_list": (Fraction(1),),
+        "distill_hidden": 0.1,
+        "distill_logits": 1.0,
+        "distill_temperature": 1.0,
+        "label_loss": 0.0,
+        "importance": "labels",
+        "importance_rows": 512,
+        "teacher_model_name_or_path": None,
+        "resume_from_checkpoint": True,
+        "max_vocab_size": None,
         "algo_list": ("mse", "KL", "min_max"),
         "calibration_rows": 128,
         "batch_size_list": None,

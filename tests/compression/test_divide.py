@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from laconic.compression.divide import Data, DividedRows, divide_rows
+from laconic.compression.divide import Data, DividedRows, Encoded, divide_rows
 from laconic.compression.options import CompressOptions
 from laconic.data import from_dataset
 from laconic.data.rows import Rows
@@ -16,22 +16,32 @@ from laconic.errors import UserError
 from laconic.tasks import Columns, QuestionAnswering, SequenceClassification
 from learnable import rows, single
 
-Divide = Callable[..., DividedRows]
-Spelled = Callable[[DividedRows], list[set[bytes]]]
+Divide = Callable[..., Any]
+Spelled = Callable[[Any], list[set[bytes]]]
 TASK = SequenceClassification(("bad", "good"), max_seq_length=32)
 
 
 class Model(NamedTuple):
     task: Any
-    encoder: Any
+
+
+class Seen:
+    """Rows divided, and as the tokenizer of the tests spells them."""
+
+    def __init__(self, divided: DividedRows, encoded: Encoded) -> None:
+        self.divided, self.encoded = divided, encoded
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.encoded if name in ("samples", "judging", "more") else self.divided, name)
 
 
 @pytest.fixture
 def divide(encoder_of: Callable[[str], Any]) -> Divide:
-    def run(task: Any = TASK, **given: Any) -> DividedRows:
+    def run(task: Any = TASK, **given: Any) -> Seen:
         data = Data(given.pop("train", None), given.pop("evaluation", None), given.pop("test", None), Columns())
-        options = CompressOptions(**given)
-        return divide_rows(data, Model(task, encoder_of("bert")), options, options.plans())  # type: ignore[arg-type]
+        options = CompressOptions(**{"strategy": "ptq", **given})
+        divided = divide_rows(data, Model(task), options, options.plans())
+        return Seen(divided, divided.encode(task, encoder_of("bert")))
 
     return run
 
@@ -45,7 +55,7 @@ def numbered(count: int, seed: int = 0) -> Rows:
 def spelled(encoder_of: Callable[[str], Any]) -> Spelled:
     """Rows that calibrate, judge and score, as the ids that the model sees."""
 
-    def ids(divided: DividedRows) -> list[set[bytes]]:
+    def ids(divided: Seen) -> list[set[bytes]]:
         assert divided.samples is not None
         scoring = TASK.features(divided.scoring, encoder_of("bert"))
         return [{f.input_ids.tobytes() for f in some} for some in (divided.samples.features, divided.judging, scoring)]
@@ -60,7 +70,7 @@ def texts(examples: Any) -> set[str]:
 def test_training_rows_calibrate_and_all_eval_rows_score(divide: Divide, spelled: Spelled) -> None:
     train, evaluation, test = numbered(1000), numbered(90, 1), numbered(50, 2)
     divided = divide(train=train, evaluation=evaluation, test=test)
-    assert divided.counts == {"calibration": 128, "scoring": 90, "test": 50}
+    assert divided.counts == {"train": 0, "calibration": 128, "scoring": 90, "test": 50}
     assert divided.samples is not None
     assert len(divided.samples.features) == 128
     assert divided.samples.sets == {"128": 128}

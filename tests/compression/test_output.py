@@ -14,8 +14,12 @@ from typing import Any
 import pytest
 
 from laconic.artifact import Graph, Manifest, read, seal
-from laconic.compression.output import PARTS, RESULT, Output
+from laconic.compression.foreign import RESULT
+from laconic.compression.output import PARTS, WORK, Output
 from laconic.errors import Failure, UserError
+
+BARE = sorted(set(PARTS) - {"torch"})
+"""What a run writes that prunes nothing."""
 
 
 def tree(folder: Path) -> dict[str, str]:
@@ -28,18 +32,32 @@ def artifact(folder: Path, text: str) -> None:
     seal(folder, Manifest({}, "bert", (), "int64", 0, (Graph("model.onnx", (), "int8"),)))
 
 
-def fill(output: Output, text: str) -> dict[str, Any]:
+def torch_model(folder: Path, text: str) -> None:
+    folder.mkdir(parents=True)
+    (folder / "model.safetensors").write_text(text)
+    (folder / "laconic_task.json").write_text(json.dumps({"files": ["model.safetensors"]}))
+
+
+def fill(output: Output, text: str, pruned: bool = False) -> dict[str, Any]:
+    if pruned:
+        torch_model(output.scratch / "torch" / text, text)
     artifact(output.scratch / "candidates" / text, text)
     artifact(output.scratch / "best", text)
     return {"laconic_version": "0", "best": text, "candidates": []}
 
 
 def run(
-    place: Path, text: str = "new", *, overwrite: bool = False, stop: BaseException | None = None, damaged: bool = False
+    place: Path,
+    text: str = "new",
+    *,
+    overwrite: bool = False,
+    stop: BaseException | None = None,
+    damaged: bool = False,
+    pruned: bool = False,
 ) -> Path:
     """A whole run, or one that stops before publication or, damaged, in the midst of it."""
     with Output(place, overwrite=overwrite) as output:
-        content = fill(output, text)
+        content = fill(output, text, pruned)
         if stop is not None:
             raise stop
         if damaged:
@@ -61,7 +79,7 @@ def is_whole(place: Path, text: str) -> bool:
 
 def test_parts_appear_and_nothing_else(tmp_path: Path) -> None:
     place = run(tmp_path / "deep" / "out")
-    assert names(place) == sorted(PARTS)
+    assert names(place) == BARE
     assert is_whole(place, "new")
 
 
@@ -75,7 +93,7 @@ def test_other_files_are_untouched_and_the_folder_may_be_the_present_one(
     run(Path())
     run(Path("./"), "newer", overwrite=True)
     assert is_whole(tmp_path, "newer")
-    assert names(tmp_path) == sorted([*PARTS, "mine", ".hidden"])
+    assert names(tmp_path) == sorted([*BARE, "mine", ".hidden"])
     assert (tmp_path / "mine" / "notes.txt").read_text() == "precious"
 
 
@@ -86,7 +104,7 @@ def test_finished_run_is_refused_unless_told_to_overwrite(tmp_path: Path) -> Non
     assert is_whole(place, "old")
     run(place, "new", overwrite=True)
     assert is_whole(place, "new")
-    assert names(place) == sorted(PARTS)
+    assert names(place) == BARE
 
 
 def add_file(place: Path, name: str) -> None:
@@ -104,13 +122,17 @@ FOREIGN: dict[str, Callable[[Path], None]] = {
     "damaged manifest": lambda place: add_file(place, "best/laconic.json"),
     "best is a file": lambda place: (shutil.rmtree(place / "best"), add_file(place, "best"))[0],
     "best is another folder": lambda place: (shutil.rmtree(place / "best"), add_file(place, "best/notes.txt"))[0],
+    "file in a pruned model": lambda place: add_file(place, "torch/old/notes.txt"),
+    "folder among pruned models": lambda place: add_file(place, "torch/mine/notes.txt"),
+    "file among pruned models": lambda place: add_file(place, "torch/notes.txt"),
+    "torch is a file": lambda place: (shutil.rmtree(place / "torch"), add_file(place, "torch"))[0],
     "link in best": lambda place: (place / "best" / "link").symlink_to(place),
 }
 
 
 @pytest.mark.parametrize("case", FOREIGN)
 def test_what_others_wrote_is_refused_even_when_told_to_overwrite(case: str, tmp_path: Path) -> None:
-    place = run(tmp_path / "out", "old")
+    place = run(tmp_path / "out", "old", pruned=True)
     FOREIGN[case](place)
     before = tree(place)
     with pytest.raises(UserError, match="did not write"):
@@ -157,7 +179,7 @@ def test_failed_overwrite_keeps_the_old_result(tmp_path: Path) -> None:
     with pytest.raises(Failure, match="Writing failed"):
         run(place, overwrite=True, damaged=True)
     assert is_whole(place, "old")
-    assert names(place) == sorted(PARTS)
+    assert names(place) == BARE
 
 
 def killed_at(step: int, place: Path, **options: Any) -> bool:
@@ -193,7 +215,7 @@ def test_killed_between_any_two_renames_leaves_the_old_run_or_none(there: bool, 
         Output(place, overwrite=there)  # what the next start does first
         if there:
             assert is_whole(place, "old")
-            assert names(place) == sorted(PARTS)
+            assert names(place) == BARE
         else:
             assert names(place) == []
         run(place, "newer", overwrite=there)
@@ -203,6 +225,37 @@ def test_killed_between_any_two_renames_leaves_the_old_run_or_none(there: bool, 
     assert is_whole(place, "new")
 
 
+@pytest.mark.parametrize("old", [False, True], ids=["over plain", "over pruned"])
+@pytest.mark.parametrize("new", [False, True], ids=["plain", "pruned"])
+def test_killed_run_brings_back_pruned_models_and_leaves_none_of_its_own(old: bool, new: bool, tmp_path: Path) -> None:
+    steps = 0
+    while True:
+        place = run(tmp_path / f"{steps}", "old", pruned=old)
+        before = tree(place)
+        if not killed_at(steps, place, overwrite=True, pruned=new):
+            break
+        Output(place, overwrite=True)
+        assert tree(place) == before
+        steps += 1
+    assert steps == 6 + old + new
+    assert is_whole(place, "new")
+    assert names(place) == (sorted(PARTS) if new else BARE)
+    assert not new or names(place / "torch") == ["new"]
+
+
+def test_training_is_kept_until_a_result_is_there(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "out" / WORK / "widths" / "checkpoint"
+    for stop in (ZeroDivisionError(), KeyboardInterrupt(), FULL):
+        checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        checkpoint.write_text("hours")
+        with pytest.raises((type(stop), UserError)) as caught, Output(tmp_path / "out"):
+            raise stop
+        assert tree(tmp_path / "out") == {f"{WORK}/widths/checkpoint": "hours"}
+    assert "What was trained is kept: make room and run it again" in str(caught.value)
+    run(tmp_path / "out")
+    assert names(tmp_path / "out") == BARE
+
+
 def test_killed_while_undoing_is_undone_the_next_time(tmp_path: Path) -> None:
     for second in range(6):
         place = run(tmp_path / f"{second}", "old")
@@ -210,7 +263,7 @@ def test_killed_while_undoing_is_undone_the_next_time(tmp_path: Path) -> None:
         killed_at(second, place, overwrite=True)  # the first renames of this one undo
         Output(place, overwrite=True)
         assert is_whole(place, "old") or is_whole(place, "new")
-        assert names(place) == sorted(PARTS)
+        assert names(place) == BARE
 
 
 def test_two_runs_do_not_write_to_one_folder(tmp_path: Path) -> None:

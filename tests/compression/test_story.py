@@ -34,7 +34,7 @@ def run(place: Places, tmp_path: Path) -> Compress:
 
     def go(head: str = HEADS[0], harmful: int | None = None, *, out: str = "out", **options: Any) -> CompressionResult:
         here = place(head, harmful)
-        given = {"train_file": here.train, "eval_file": here.dev, **options}
+        given = {"strategy": "ptq", "train_file": here.train, "eval_file": here.dev, **options}
         return compress(input_infer_model_path=str(here.graph), output_dir=tmp_path / out, **given)
 
     return go
@@ -48,7 +48,7 @@ def everything(place: Places, tmp_path_factory: pytest.TempPathFactory) -> tuple
     result = compress(
         input_infer_model_path=str(here.graph), train_file=here.train, eval_file=here.dev, test_file=here.test,
         output_dir=tmp_path_factory.mktemp("everything") / "out", strategy=["ptq", "dynamic", "ptq+embeddings"],
-        calibration_rows=64, sensitivity=True, origin_metric=0.96,  # within the tolerance
+        calibration_rows=64, algo_list="mse KL", sensitivity=True, origin_metric=0.96,  # within the tolerance
     )  # fmt: skip
     assert {path: sha256(path) for path in here.folder.rglob("*") if path.is_file()} == before
     return here, result
@@ -107,6 +107,7 @@ def test_result_tells_what_the_specification_asks_for(everything: tuple[Place, C
     _, result = everything
     content = json.loads((result.output_dir / "result.json").read_text())
     assert content["rows"] == {
+        "train": 0,
         "calibration": 64,
         "scoring": DEV,
         "test": TEST,
@@ -299,7 +300,8 @@ def test_wrong_origin_stops_before_anything_is_made(run: Compress, tmp_path: Pat
 
 
 def test_many_candidates_are_screened_and_those_left_out_leave_no_folder(run: Compress) -> None:
-    result = run(strategy=["ptq", "dynamic"], engines="onnxruntime", batch_size_list="4", batch_num_list="1 2 4 8")
+    grid = {"algo_list": "mse KL", "batch_size_list": "4", "batch_num_list": "1 2 4 8"}
+    result = run(strategy=["ptq", "dynamic"], engines="onnxruntime", **grid)
     content = json.loads((result.output_dir / "result.json").read_text())
     kept = {one["name"] for one in content["candidates"]}
     left = {one["name"] for one in content["screened_out"]}
@@ -349,5 +351,8 @@ def test_metric_without_bounds_takes_any_origin(place: Places, tmp_path: Path) -
     here = place()
     for options, said in (({"origin_metric": 87.0}, "must be from 0 to 1"), ({"max_drop": 1.0}, "to below 1")):
         with pytest.raises(UserError, match=said):
-            compress(input_infer_model_path=str(here.graph), eval_file=here.dev, output_dir=tmp_path / "out", **options)
+            compress(
+                input_infer_model_path=str(here.graph), eval_file=here.dev, output_dir=tmp_path / "out",
+                strategy="ptq", **options,
+            )  # fmt: skip
     assert list(tmp_path.iterdir()) == []

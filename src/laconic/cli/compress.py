@@ -6,20 +6,31 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from ..compression.options import CompressOptions
 from ..errors import UserError
 from ..options import DataOptions, TaskOptions
 from . import arguments as flags
 from . import console
 from .compress_arguments import add_compress_options, take_compress_options
+from .training_arguments import add_training_options, take_training_options
+
+TAKES_MORE = True
+"""Options that are not declared here are handed to transformers, for strategies that train."""
+TOLD = {
+    "save_steps": "score every width every so many steps (100)",
+    "per_device_eval_batch_size": "rows a batch when scoring widths (8)",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--model_name_or_path", metavar="DIR", help="fine-tuned transformers folder")
-    parser.add_argument("--output_dir", required=True, metavar="DIR", help="where best/, candidates/, result.json go")
+    parts = "where best/, candidates/, torch/ (what was pruned) and result.json go"
+    parser.add_argument("--output_dir", required=True, metavar="DIR", help=parts)
     parser.add_argument("--overwrite_output_dir", action="store_true", help="replace an earlier result")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_compress_options(parser)
+    add_training_options(parser, "how dynabert trains", without={"seed"}, told=TOLD)
     flags.add_options(parser, DataOptions)
     flags.add_options(parser, TaskOptions)
 
@@ -27,6 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compress, print."""
     options, given = take_compress_options(arguments)
+    known = [name for kind in (CompressOptions, DataOptions, TaskOptions) for name in kind.__dataclass_fields__]
+    training = take_training_options(arguments, known, without={"seed"})
     data = flags.take(arguments, DataOptions)
     task_options = flags.take(arguments, TaskOptions)
     train, dev, test = (_rows(data, split) for split in ("train", "dev", "test"))
@@ -42,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.output_dir,
         Data(train, dev, test, flags.columns(data)),
         options,
+        training=training,
         task_options=task_options,
         given=given,
         overwrite=arguments.overwrite_output_dir,

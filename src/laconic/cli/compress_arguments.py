@@ -6,12 +6,13 @@ import argparse
 import dataclasses
 import types
 import typing
+from fractions import Fraction
 from typing import Any
 
 from ..compression.options import CompressOptions
 from .arguments import truth
 
-METAVARS = {str: "TEXT", int: "INT", float: "FLOAT", bool: "true|false"}
+METAVARS = {str: "TEXT", int: "INT", float: "FLOAT", bool: "true|false", Fraction: "FRACTION"}
 _HINTS = typing.get_type_hints(CompressOptions)
 
 

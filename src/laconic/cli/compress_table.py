@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+from ..compression.measured import Measured
 from ..compression.result import CompressionResult
-from ..compression.trial import Measured
 from ..engines.cpu import cpu
 from ..quant_map import REASONS
 from . import console
@@ -18,6 +19,7 @@ WIDTH = 100
 def show(result: CompressionResult, output: Path) -> None:
     """Print all of it; the notes went to standard error before."""
     _show_candidates(result)
+    _show_pruned(result)
     _show_choice(result)
     _show_gain(result)
     _show_layers(result)
@@ -37,21 +39,21 @@ def show(result: CompressionResult, output: Path) -> None:
 def _show_candidates(result: CompressionResult) -> None:
     fp32, counts = result.fp32, result.rows.counts
     head = ["", result.source.task.metric, "drop", "95 % interval", "same answer %", "|Δlogit|", "MB", "% of FP32"]
-    head += [f"× FP32, batch {batch}" for batch in fp32.seconds]
+    head += [*(f"× FP32, batch {batch}" for batch in fp32.seconds), "Pareto"]
     first = ["FP32", _points(fp32.score), "", "", "", "", _megabytes(fp32.size), "100.0"]
-    rows = [[*first, *["1.00" for _ in fp32.seconds]]]
+    rows = [[*first, *["1.00" for _ in fp32.seconds], ""]]
     for one in sorted(result.candidates, key=lambda one: one.name != result.best.name):
-        rows.append(_line(one, one.name == result.best.name, fp32.size))
+        rows.append([*_line(one, one.name == result.best.name, fp32.size), "*" if one.name in result.pareto else ""])
+    trained = f", {counts['train']} rows trained" if any(one.width for one in result.parents) else ""
     calibrated = f", {counts['calibration']} rows calibrated" if counts["calibration"] else ""
-    console.table(
-        f"{result.source.name}: {counts['scoring']} {result.rows.chosen_on}{calibrated}; CPU class {cpu().cpu_class}",
-        head,
-        rows,
-    )
+    chosen = f"{counts['scoring']} {result.rows.chosen_on}"
+    title = f"{result.source.name}: {chosen}{trained}{calibrated}; CPU class {cpu().cpu_class}"
+    console.table(title, head, rows)
     used = ", ".join(f"{engine} at batch {batch}" for batch, engine in fp32.engines.items())
     if len(set(fp32.engines.values())) == 1:
         used = next(iter(fp32.engines.values()))
     print(f"Scores and drops in points. × FP32: times as fast as the fastest FP32 engine ({used}), one thread.")
+    print("Pareto *: no other candidate is as good in score, speed and size and better in one of them.")
     for name, twin in result.same.items():
         print(f"{name} is the same as {twin}.")
     if result.screened:
@@ -74,6 +76,28 @@ def _line(one: Measured, is_best: bool, fp32_size: int) -> list[str]:
         f"{100 * one.size / fp32_size:.1f}",
         *[f"{ratio:.2f}" for ratio, _, _ in one.speed.values()],
     ]
+
+
+def _show_pruned(result: CompressionResult) -> None:
+    """Say what pruning left of the model, and what a cut vocabulary does to the eval rows."""
+    for parent in result.parents:
+        pruned = parent.smaller.pruned if parent.smaller else None
+        cut = parent.smaller.vocabulary if parent.smaller else None
+        if pruned is not None:
+            shape = pruned.shape
+            left = f"{len(shape.layers)} layers with {_range(shape.heads)} heads and {_range(shape.ffn)} neurons each"
+            print(f"torch/{parent.name}: {left}, as they were at step {pruned.step}.")
+        if cut is not None:
+            said = f"torch/{parent.name}: {cut.tokens_after} of {cut.tokens_before} tokens stay"
+            if cut.same_rows is not None and cut.unknown_before is not None and cut.unknown_after is not None:
+                unknown = f"{100 * cut.unknown_before:.2f} to {100 * cut.unknown_after:.2f} %"
+                said += f"; {100 * cut.same_rows:.1f} % of the rows that score keep theirs"
+                said += f", and unknown ones go from {unknown}"
+            print(f"{said}.")
+
+
+def _range(numbers: Sequence[int]) -> str:
+    return f"{min(numbers)}" if min(numbers) == max(numbers) else f"{min(numbers)} to {max(numbers)}"
 
 
 def _show_choice(result: CompressionResult) -> None:

@@ -28,7 +28,7 @@ def compress(
     train_file: Any = None,
     eval_file: Any = None,
     test_file: Any = None,
-    strategy: str | Iterable[str] = "ptq",
+    strategy: str | Iterable[str] = "dynabert+ptq",
     overwrite_output_dir: bool = False,
     progress: Progress = SILENT,
     **options: Any,
@@ -36,7 +36,8 @@ def compress(
     """Make a fine-tuned model small and fast, score every candidate on your rows, keep the best in output_dir/best.
 
     Files are paths, or rows in memory: a `datasets.Dataset`, a list of mappings. `options` are those of `laconic
-    compress`. Needs a few minutes for a small encoder. Where `max_drop` cannot be met everything is written all the
+    compress`, those of `transformers.TrainingArguments` among them where a strategy trains (`dynabert`). Needs a few
+    minutes for a small encoder, and the training besides. Where `max_drop` cannot be met everything is written all the
     same and `result.met` is False; `result.expect_met()` makes an error of that.
 
     >>> import laconic
@@ -44,7 +45,7 @@ def compress(
     Traceback (most recent call last):
     laconic.errors.UserError: The '--algo_list' option cannot be 'msse'. Did you mean 'mse'?
     """
-    how, task, columns = _sort(options)
+    how, task, columns, training = _sort(options)
     asked = CompressOptions(strategy=strategy, **how)  # type: ignore[arg-type]
     task_options = TaskOptions(**task)
     train, evaluation, test = (_rows(rows) for rows in (train_file, eval_file, test_file))
@@ -53,6 +54,7 @@ def compress(
         output_dir,
         Data(train, evaluation, test, Columns(**columns)),
         asked,
+        training=training,
         task_options=task_options,
         given={"strategy", *how},
         overwrite=overwrite_output_dir,
@@ -60,17 +62,27 @@ def compress(
     )
 
 
-def _sort(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Tell apart how to compress, what the task is and which columns hold what; refuse what is none of these."""
+def _sort(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Tell apart how to compress, what the task is, which columns hold what and how to train; refuse what is none."""
     how, task = _names(CompressOptions), _names(TaskOptions)
-    for name in options:
-        if name not in (*how, *task, *COLUMNS):
-            raise UserError(f"There is no option '{name}'.", hint=nearest(name, [*how, *task, *COLUMNS]))
+    rest = [name for name in options if name not in (*how, *task, *COLUMNS)]
+    trains = _training_names() if rest else []
+    for name in rest:
+        if name not in trains:
+            raise UserError(f"There is no option '{name}'.", hint=nearest(name, [*how, *task, *COLUMNS, *trains]))
     return (
         {name: str(value) if isinstance(value, Path) else value for name, value in options.items() if name in how},
         {name: value for name, value in options.items() if name in task},
         {COLUMNS[name]: value for name, value in options.items() if name in COLUMNS},
+        {name: options[name] for name in rest},
     )
+
+
+def _training_names() -> list[str]:
+    """Options of transformers, which is imported only where one of them might be meant; and its older name of one."""
+    from transformers import TrainingArguments
+
+    return [*TrainingArguments.__dataclass_fields__, "warmup_ratio"]
 
 
 def _names(kind: Any) -> list[str]:

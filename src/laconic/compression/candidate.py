@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import onnx
+
 from .. import __version__, engines
 from .. import artifact as artifacts
 from ..artifact import MANIFEST, Artifact, Graph, Manifest
@@ -40,10 +42,11 @@ SIGNED = "onnx/model_signed.onnx"
 
 @dataclass(frozen=True)
 class Candidate:
-    """A name, the plan that made it, what it says of every weight, and the folder with its graphs."""
+    """A name, the plan that made it, of which model, what it says of every weight, and the folder with its graphs."""
 
     name: str
     plan: Plan
+    source: Source = field(repr=False)
     quant_map: QuantMap = field(repr=False)
     folder: Path
     graphs: tuple[Graph, ...]
@@ -58,7 +61,7 @@ class Candidate:
         """Load one of its graphs; `emulated`: a folder for the exact form of graphs that are not for this CPU."""
         graph = self.folder / pair.graph.path
         if emulated is None or pair.fits:
-            return engines.load(pair.engine, graph, threads=threads, precision="int8")
+            return engines.load(pair.engine, graph, threads=threads, precision=pair.graph.precision)
         return engines.load("onnxruntime", write_emulated(graph, emulated / f"{self.name}.onnx"), threads=threads)
 
     def size(self, graph: Graph) -> int:
@@ -67,15 +70,34 @@ class Candidate:
 
 
 def write_candidate(
-    proto: Any, name: str, plan: Plan, quant_map: QuantMap, folder: Path, wanted: Sequence[str]
+    source: Source, name: str, plan: Plan, quant_map: QuantMap, folder: Path, wanted: Sequence[str]
 ) -> Candidate:
-    """Write the graphs for the engines that are wanted; the standard one is always there, as it holds the weights."""
+    """Write the graphs for the engines that are wanted; the standard one is always there, as it holds the weights.
+
+    A plan that only prunes gives one FP32 graph, where optimum and transformers.js look for one.
+    """
+    if quant_map.layers or quant_map.tables:
+        graphs = _write_integer(source.proto, plan, quant_map, folder, wanted)
+    else:
+        graphs = _write_float(source, folder, wanted)
+    return Candidate(name, plan, source, quant_map, folder, graphs)
+
+
+def _write_float(source: Source, folder: Path, wanted: Sequence[str]) -> tuple[Graph, ...]:
+    (folder / GRAPH).parent.mkdir(parents=True)
+    onnx.save_model(source.proto, folder / GRAPH)
+    agreeing = source.fp32.manifest.graphs[0].engines
+    return (Graph(GRAPH, tuple(name for name in agreeing if name in wanted) or agreeing, "fp32"),)
+
+
+def _write_integer(
+    proto: Any, plan: Plan, quant_map: QuantMap, folder: Path, wanted: Sequence[str]
+) -> tuple[Graph, ...]:
     classes = quant_map.cpu_classes
     standard = [engine for engine in ("openvino", "onnxruntime") if engine in wanted]
     if not quant_map.layers:  # only tables: one graph does for all
         save_sharing(write_qdq(proto, quant_map, signed=False), {}, folder / "onnx", Path(STANDARD).name)
-        only = Graph(STANDARD, tuple(reversed(standard)), "int8", classes)
-        return Candidate(name, plan, quant_map, folder, (only,))
+        return (Graph(STANDARD, tuple(reversed(standard)), "int8", classes),)
     others = {}
     graphs: tuple[Graph, ...] = (Graph(STANDARD, tuple(standard), "int8", classes),)
     if "onnxruntime" in wanted:
@@ -85,21 +107,21 @@ def write_candidate(
         others[Path(SIGNED).name] = write_qdq(proto, quant_map, signed=True)
         graphs = (*graphs, Graph(SIGNED, (), "int8", classes, (STANDARD,)))
     save_sharing(write_qdq(proto, quant_map, signed=False), others, folder / "onnx", Path(STANDARD).name)
-    return Candidate(name, plan, quant_map, folder, graphs)
+    return graphs
 
 
 def seal_candidate(
     candidate: Candidate,
-    source: Source,
     probed: Sequence[Feature],
     score: Mapping[str, Any] | None,
     runners: Mapping[str, Engine],
 ) -> Artifact:
     """Put tokenizer, config, probe and card beside the graphs and seal the folder.
 
-    `score`: what the manifest says of it. `runners`: the FP32 model as "fp32", the candidate's own as "int8_<engine>".
+    `score`: what the manifest says of it. `runners`: the FP32 model that it was made of, before any integer, as "fp32",
+    the candidate's own as "int8_<engine>".
     """
-    folder = candidate.folder
+    folder, source = candidate.folder, candidate.source
     for name in source.fp32.manifest.files:
         if name not in (GRAPH, "probe.npz", "README.md"):
             link(source.fp32.folder / name, folder / name)
@@ -108,7 +130,7 @@ def seal_candidate(
         source.fp32.manifest,
         graphs=candidate.graphs,
         strategy=candidate.plan.name,
-        parents=(f"sha256:{source.digest}",),
+        parents=tuple(f"sha256:{digest}" for digest in (*source.made_from, source.digest)),
         score=score,
         laconic_version=__version__,
         files={},

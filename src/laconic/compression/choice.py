@@ -80,16 +80,17 @@ def choose(candidates: Sequence[Contender], value: Value | None = None, *, great
 
 @dataclass(frozen=True)
 class Screened:
-    """A candidate after screening on a few rows: fidelity, and what tells equal ones apart."""
+    """A candidate after screening on a few rows: fidelity, and what tells equal ones apart; `model`: what it is of."""
 
     name: str
     strategy: str
     fidelity: float
     logit_change: float = 0.0
+    model: str = ""
 
 
 def screen(candidates: Sequence[Screened], *, many: int = MANY, finalists: int = FINALISTS) -> tuple[str, ...]:
-    """Names of those that get the full score: all, or of many the most faithful and the best of each strategy.
+    """Names of those that get the full score: all, or of many the most faithful, and of each strategy and model one.
 
     Fidelity on 256 rows has few different values; the smaller change of logits comes first among equal ones.
 
@@ -100,12 +101,12 @@ def screen(candidates: Sequence[Screened], *, many: int = MANY, finalists: int =
     ranked = sorted(candidates, key=lambda one: (-one.fidelity, one.logit_change, one.name))
     if len(ranked) <= many:
         return tuple(one.name for one in ranked)
-    seen: set[str] = set()
+    seen: set[tuple[str, str]] = set()
     kept = []
     for place, one in enumerate(ranked):
-        if place < finalists or one.strategy not in seen:
+        if place < finalists or (one.strategy, one.model) not in seen:
             kept.append(one.name)
-        seen.add(one.strategy)
+        seen.add((one.strategy, one.model))
     return tuple(kept)
 
 

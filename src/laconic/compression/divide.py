@@ -1,13 +1,12 @@
-"""The rows of a compress run, divided by what they do: calibrate, judge, choose, report."""
+"""The rows of a compress run, divided by what they do: train, calibrate, judge, choose, report."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from ..data.rows import Rows
-from ..folder import ModelFolder
 from ..probe import probe_examples
 from ..quantize.samples import Samples
 from ..strategy import Plan
@@ -15,7 +14,6 @@ from ..tasks import Columns, Encoder, Feature, Task
 from .make import is_moving
 from .options import CompressOptions
 from .rows import SIZES, Indices, RowPlan, SampleSet, asked_rows, calibration_order, sample_sets
-from .source import Source
 
 MORE = 4
 """Times as many rows calibrate when the drop is above `--max_drop`."""
@@ -32,31 +30,76 @@ class Data:
 
 
 @dataclass(frozen=True)
-class DividedRows:
-    """Examples by what they do. `scoring` are labelled if `labelled`; else they only show how far answers move.
+class Encoded:
+    """Rows as one tokenizer spells them: samples to calibrate on, features to judge on.
 
     `more`: samples of more training rows, for when those of `samples` do not do; None where there are none.
     """
 
     samples: Samples | None
     judging: Sequence[Feature] = field(repr=False)
+    more: Samples | None = field(repr=False, default=None)
+
+
+@dataclass(frozen=True)
+class DividedRows:
+    """Examples by what they do. `scoring` are labelled if `labelled`; else they only show how far answers move.
+
+    `train`: the training rows where a plan trains or counts tokens, with labels if it needs them; else none are read.
+    `calibration` are in the order of drawing, with the `sets` that are their first so many; `more_sets` likewise.
+    """
+
     scoring: Sequence[Any] = field(repr=False)
     labelled: bool
     chosen_on: str
     test: Sequence[Any] | None = field(repr=False)
     counts: dict[str, int]
     notes: tuple[str, ...]
-    more: Samples | None = field(repr=False, default=None)
+    train: Sequence[Any] = field(repr=False, default=())
+    calibration: Sequence[Any] = field(repr=False, default=())
+    judging: Sequence[Any] = field(repr=False, default=())
+    sets: Sequence[SampleSet] = ()
+    more_sets: Sequence[SampleSet] = ()
+    moving: bool = False
+
+    def encode(self, task: Task, encoder: Encoder) -> Encoded:
+        """Spell the rows as a model's own tokenizer does: one whose vocabulary was cut has another."""
+        judging = task.features(self.judging, encoder) if self.judging else []
+        features = task.features(self.calibration, encoder) if self.calibration else []
+
+        def samples(sets: Sequence[SampleSet], rows: int) -> Samples:
+            """A set ends where the windows of its last row do."""
+
+            def end(count: int) -> int:
+                return sum(feature.example < count for feature in features)
+
+            batches = None
+            if self.moving:
+                batches = {one.name: [end(min(row, one.rows)) for row in _ends(one)] for one in sets}
+            bounds = {one.name: end(one.rows) for one in sets}
+            return Samples(features[: end(rows)], judging, bounds, encoder.pad_id, batches)
+
+        return Encoded(
+            samples(self.sets, self.counts["calibration"]) if self.sets else None,
+            judging or task.features(self.scoring, encoder),
+            samples(self.more_sets, len(self.calibration)) if self.more_sets else None,
+        )
 
 
-def divide_rows(
-    data: Data, model: ModelFolder | Source, options: CompressOptions, plans: Sequence[Plan]
-) -> DividedRows:
+class HasTask(Protocol):
+    """A model folder or source: of it only the task is used."""
+
+    @property
+    def task(self) -> Task:
+        """How rows are read."""
+
+
+def divide_rows(data: Data, model: HasTask, options: CompressOptions, plans: Sequence[Plan]) -> DividedRows:
     """Read all rows, whose mistakes are told before any work, and divide them by the rules of `compression.rows`.
 
-    Of the model only the task and the tokenizer are used: its weights need not be read yet.
+    Of the model only the task is used: its weights need not be read yet.
     """
-    task, encoder = model.task, model.encoder
+    task = model.task
     evaluation = task.read(data.evaluation, data.columns, labelled=True) if data.evaluation is not None else None
     test = task.read(data.test, data.columns, labelled=True) if data.test is not None else None
     calibrates = any(plan.quantizer == "ptq" for plan in plans)
@@ -66,21 +109,22 @@ def divide_rows(
         seed=options.seed,
         asked=asked_rows(options) if calibrates else 0,
     )
-    draw = _Draw(data, task, encoder, evaluation, plan, is_moving(options))
+    draw = _Draw(data, task, evaluation, plan)
     judging = draw.examples(plan.judging)
     notes: list[str] = []
-    samples = more = None
-    rows = 0
+    sets: tuple[SampleSet, ...] = ()
+    more: tuple[SampleSet, ...] = ()
+    rows = drawn = 0
     if calibrates:
         sets, cut_short = sample_sets(options, len(plan.calibration))
         notes += [*plan.notes, *cut_short]
         largest = max(one.rows for one in sets)
-        rows = min(max(largest, asked_rows(options) or 0), len(plan.calibration))
-        samples = draw.samples(sets, rows)
+        rows = drawn = min(max(largest, asked_rows(options) or 0), len(plan.calibration))
         larger = min(MORE * largest, len(plan.calibration))
         if options.max_drop is not None and larger > rows:
-            more = draw.samples([SampleSet(f"{larger}", larger, SIZES[0])], larger)
-    elif data.train is not None:
+            more, drawn = (SampleSet(f"{larger}", larger, SIZES[0]),), larger
+    train = _training(data, task, options, plans)
+    if data.train is not None and not calibrates and not train:
         notes.append("The training rows calibrate nothing: the strategy needs none.")
     if evaluation is not None:
         kept = plan.scoring if calibrates else range(len(evaluation))
@@ -89,28 +133,38 @@ def divide_rows(
         scoring, chosen_on = judging or probe_examples(task), "unlabelled rows"
         notes.append(f"There are no eval rows: {len(scoring)} rows show how far answers move, and nothing is scored.")
     return DividedRows(
-        samples=samples,
-        judging=task.features(judging or scoring, encoder),
         scoring=scoring,
         labelled=evaluation is not None,
         chosen_on=chosen_on,
         test=test,
-        counts={"calibration": rows, "scoring": len(scoring), "test": len(test or ())},
+        counts={"train": len(train), "calibration": rows, "scoring": len(scoring), "test": len(test or ())},
         notes=tuple(notes),
-        more=more,
+        train=train,
+        calibration=draw.examples(plan.calibration[:drawn]),
+        judging=judging,
+        sets=sets,
+        more_sets=more,
+        moving=is_moving(options),
     )
+
+
+def _training(data: Data, task: Task, options: CompressOptions, plans: Sequence[Plan]) -> list[Any]:
+    """All training rows where a plan needs them; with their labels if it learns from these."""
+    if data.train is None or not any(plan.pruning for plan in plans):
+        return []
+    learns = any("dynabert" in plan.steps for plan in plans)
+    labelled = learns and (options.label_loss > 0 or options.importance == "labels")
+    return task.read(data.train, data.columns, labelled=labelled)
 
 
 @dataclass(frozen=True)
 class _Draw:
-    """Rows by their indices in a plan, as examples and features."""
+    """Rows by their indices in a plan, as examples."""
 
     data: Data
     task: Task
-    encoder: Encoder
     evaluation: Sequence[Any] | None
     plan: RowPlan
-    moving: bool
 
     def examples(self, chosen: Indices) -> list[Any]:
         """Training rows are read without their labels, which calibrate nothing."""
@@ -119,24 +173,6 @@ class _Draw:
             return self.task.read(rows, self.data.columns, labelled=False) if len(rows) else []
         rows_read = self.evaluation or ()
         return [rows_read[int(i)] for i in chosen]
-
-    def samples(self, sets: Sequence[SampleSet], rows: int) -> Samples:
-        """Features of the first `rows`; a set ends where the windows of its last row do."""
-        features = self.task.features(self.examples(self.plan.calibration[:rows]), self.encoder)
-
-        def end(count: int) -> int:
-            return sum(feature.example < count for feature in features)
-
-        batches = None
-        if self.moving:
-            batches = {one.name: [end(min(row, one.rows)) for row in _ends(one)] for one in sets}
-        return Samples(
-            features,
-            self.task.features(self.examples(self.plan.judging), self.encoder),
-            {one.name: end(one.rows) for one in sets},
-            self.encoder.pad_id,
-            batches,
-        )
 
 
 def _ends(one: SampleSet) -> range:

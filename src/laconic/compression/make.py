@@ -36,13 +36,15 @@ def make(
     options: CompressOptions,
     samples: Samples | None,
     *,
+    width: str | None = None,
     skip_layers: Sequence[str] = (),
     sensitive: Sequence[str] = (),
     progress: Progress = SILENT,
 ) -> tuple[list[Made], dict[str, str]]:
     """Every candidate of every plan; equal ones are one, and the second gives the first's name for the other.
 
-    `sensitive`: layers that are left float for the harm they do. All plans share one calibration.
+    `width`: what names bear where a pruned model is at hand. `sensitive`: layers that are left float for the harm they
+    do. All plans share one calibration. A plan that only prunes gives the graph as it is.
     """
     attention = options.quantize_attention == "on"
     targets = find_targets(proto, skip_layers=skip_layers, attention=attention)
@@ -59,11 +61,11 @@ def make(
     made: list[Made] = []
     same: dict[str, str] = {}
     for plan in plans:
-        for name, quant_map in _maps(plan, calibrated, targets, options):
+        for name, quant_map in _maps(plan, calibrated, targets, options, width):
             if plan.embeddings:
                 left_float = {**quant_map.left_float, **tables_left}
                 quant_map = replace(quant_map, tables=tables, left_float=left_float)
-            if not (quant_map.layers if plan.quantizer else quant_map.tables):
+            if is_quantized(plan) and not (quant_map.layers if plan.quantizer else quant_map.tables):
                 _refuse_float(plan, quant_map.left_float)
             twin = next((one.name for one in made if equal(one.quant_map, quant_map)), None)
             if twin is not None:
@@ -73,16 +75,36 @@ def make(
     return made, same
 
 
+def is_quantized(plan: Plan) -> bool:
+    """Whether a plan makes anything integer."""
+    return plan.quantizer is not None or plan.embeddings
+
+
+def check_makeable(proto: Any, plans: Sequence[Plan], options: CompressOptions) -> None:
+    """Refuse, before any training, plans that would leave all of the user's own model float."""
+    patterns = () if options.skip_layers == ("auto",) else options.skip_layers
+    targets = find_targets(proto, skip_layers=patterns)
+    for plan in plans:
+        if plan.quantizer and not targets.layers:
+            _refuse_float(plan, targets.left_float)
+        if plan.embeddings and not plan.quantizer and not quantize_tables(proto, patterns)[0]:
+            _refuse_float(plan, quantize_tables(proto, patterns)[1])
+
+
 def _maps(
-    plan: Plan, calibrated: Mapping[tuple[str, str], QuantMap], targets: Any, options: CompressOptions
+    plan: Plan,
+    calibrated: Mapping[tuple[str, str], QuantMap],
+    targets: Any,
+    options: CompressOptions,
+    width: str | None,
 ) -> list[tuple[str, QuantMap]]:
     if plan.quantizer == "ptq":
-        return [(plan.candidate(*key), quant_map) for key, quant_map in calibrated.items()]
+        return [(plan.candidate(*key, width=width), quant_map) for key, quant_map in calibrated.items()]
+    name = plan.candidate(width=width)
     if plan.quantizer == "dynamic":
-        found = dynamic(targets, options.weight_quantize_type, options.cpu_classes)
-        return [(plan.candidate(), found)]
+        return [(name, dynamic(targets, options.weight_quantize_type, options.cpu_classes))]
     names = [layer.name for layer in targets.layers]
-    return [(plan.candidate(), QuantMap(left_float={**targets.left_float, **dict.fromkeys(names, "not_asked")}))]
+    return [(name, QuantMap(left_float={**targets.left_float, **dict.fromkeys(names, "not_asked")}))]
 
 
 def _refuse_float(plan: Plan, left_float: Mapping[str, str]) -> None:

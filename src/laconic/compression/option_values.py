@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable
+from fractions import Fraction
 from typing import Any
 
 from ..errors import UserError, nearest
@@ -95,6 +96,35 @@ def number(least: float = -math.inf, most: float = math.inf, *, below: bool = Fa
         return found
 
     return read
+
+
+def above(least: float) -> Reader:
+    """A finite number that is more than this."""
+    other = number()
+
+    def read(name: str, value: Any) -> float:
+        found: float = other(name, value)
+        if not found > least:
+            raise UserError(f"The '--{name}' option must be above {least:g}. Got {found:g}.")
+        return found
+
+    return read
+
+
+def share(name: str, value: Any) -> Fraction:
+    """A fraction or a decimal in (0, 1], never evaluated; a float is the decimal that it prints as.
+
+    >>> share("width_mult_list", "2/3"), share("width_mult_list", 0.1)
+    (Fraction(2, 3), Fraction(1, 10))
+    """
+    try:
+        found = Fraction(math.nan if isinstance(value, bool) else value if isinstance(value, Fraction) else str(value))
+    except (ValueError, ZeroDivisionError):
+        what = f"The '--{name}' option must hold fractions in (0, 1]. Got {_shown(value)}."
+        raise UserError(what, hint="Write them as 3/4 or 0.75.") from None
+    if not 0 < found <= 1:
+        raise UserError(f"The '--{name}' option must hold fractions in (0, 1]. Got {_shown(value)}.")
+    return found
 
 
 def word_or(words: tuple[str, ...], other: Reader) -> Reader:

@@ -1,18 +1,16 @@
-"""Options of `laconic compress`: their values read and checked, and what has no effect refused by name."""
+"""Options of `laconic compress`: their values, read and checked one by one (together: `option_effects`)."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from typing import Any
 
-from ..engines import ENGINES, installed
-from ..errors import UserError, missing_package
+from ..engines import ENGINES
+from ..errors import UserError
 from ..options import option
 from ..strategy import Plan, parse_all
-from .option_values import Reader, none_or, number, one_of, several, text, whole, word_or, yes_or_no
+from .option_values import Reader, above, none_or, number, one_of, several, share, text, whole, word_or, yes_or_no
 
 ALGORITHMS = ("KL", "abs_max", "min_max", "avg", "hist", "mse", "emd")
 INT8_ENGINES = tuple(name for name, entry in ENGINES.items() if "int8" in entry.precisions)
@@ -25,10 +23,28 @@ class CompressOptions:
     """How a model is made smaller. Texts, as a command line or a YAML file gives them, are read as what they say."""
 
     strategy: tuple[str, ...] = option(
-        "steps joined by +: ptq, dynamic, embeddings; several strategies: repeat the flag (ptq; dynabert+ptq will be "
-        "the default once dynabert is offered)",
-        ("ptq",),
+        "steps joined by +: prune_embeddings, dynabert, ptq, dynamic, embeddings; several strategies: repeat the flag "
+        "(dynabert+ptq)",
+        ("dynabert+ptq",),
     )
+    width_mult_list: tuple[Fraction, ...] = option(
+        "dynabert: shares of heads and neurons to keep, as 3/4 or 0.75 (3/4)", (Fraction(3, 4),)
+    )
+    depth_mult_list: tuple[Fraction, ...] = option("dynabert: shares of layers to keep (1)", (Fraction(1),))
+    distill_hidden: float = option("dynabert: weight of the teacher's hidden states in the loss (0.1)", 0.1)
+    distill_logits: float = option("dynabert: weight of the teacher's answers in the loss (1)", 1.0)
+    distill_temperature: float = option("dynabert: temperature of these answers (1)", 1.0)
+    label_loss: float = option("dynabert: weight of the labels in the loss (0)", 0.0)
+    importance: str = option(
+        "dynabert: what tells which heads and neurons matter: labels, or teacher where rows have none (labels)",
+        "labels",
+    )
+    importance_rows: int = option("dynabert: training rows that tell it (512)", 512)
+    teacher_model_name_or_path: str | None = option("dynabert: model folder to learn from (the model itself)")
+    resume_from_checkpoint: bool = option(
+        "dynabert: go on from where a run that was killed stood; false: begin anew (true)", True
+    )
+    max_vocab_size: int | None = option("prune_embeddings: tokens to keep, the most frequent (all in use)")
     algo_list: tuple[str, ...] = option(
         f"calibrators to try: {', '.join(ALGORITHMS)} (mse KL min_max)", ("mse", "KL", "min_max")
     )
@@ -56,7 +72,7 @@ class CompressOptions:
     engines: tuple[str, ...] | None = option(f"engines to write graphs for: {', '.join(INT8_ENGINES)} (all installed)")
     cpu_classes: str = option("all: right on every CPU; vnni: full 8-bit weights, wrong elsewhere (all)", "all")
     input_dtype: str = option("int64 or int32: type of the graphs' inputs (int64)", "int64")
-    seed: int = option("draws the rows that calibrate and that screen (42)", 42)
+    seed: int = option("draws the rows that calibrate and that screen, and all that training draws (42)", 42)
     input_infer_model_path: str | None = option("a bare ONNX graph instead of a model folder")
 
     def __post_init__(self) -> None:
@@ -64,6 +80,9 @@ class CompressOptions:
             value = getattr(self, field.name)
             if value is not None or field.default is not None:
                 object.__setattr__(self, field.name, READERS[field.name](field.name, value))
+        if self.distill_hidden == self.distill_logits == self.label_loss == 0:
+            what = "The options '--distill_hidden', '--distill_logits' and '--label_loss' are all 0: nothing is learnt."
+            raise UserError(what, hint="Set one of them above 0.")
         if "auto" in self.skip_layers and len(self.skip_layers) > 1:
             raise UserError("The '--skip_layers' option is patterns or the one word auto, not both.")
 
@@ -77,67 +96,6 @@ class CompressOptions:
         return self.activation_quantize_type or by_strategy.get(plan.quantizer or "", AT_RUN_TIME)
 
 
-def resolve(options: CompressOptions, plans: Sequence[Plan]) -> tuple[tuple[Plan, ...], tuple[str, ...]]:
-    """The plans that really run, and notes on those that changed.
-
-    >>> from laconic.strategy import parse_all
-    >>> plans, notes = resolve(CompressOptions(activation_quantize_type="abs_max"), parse_all("ptq"))
-    >>> plans[0].name, notes[0]
-    ('dynamic', "ptq runs as dynamic: with '--activation_quantize_type abs_max' ranges are taken at run time.")
-    """
-    notes, running = [], []
-    for plan in plans:
-        real = plan
-        if plan.quantizer == "ptq" and options.activation_type(plan) == AT_RUN_TIME:
-            real = plan.with_quantizer("dynamic")
-            because = f"with '--activation_quantize_type {AT_RUN_TIME}' ranges are taken at run time"
-            notes.append(f"{plan.name} runs as {real.name}: {because}.")
-        running.append(real)
-    return tuple(dict.fromkeys(running)), tuple(notes)
-
-
-def check(
-    options: CompressOptions,
-    plans: Sequence[Plan],
-    given: AbstractSet[str],
-    *,
-    scored: bool = True,
-    bounds: tuple[float, float] = (0.0, 1.0),
-) -> None:
-    """Refuse, by name, options that cannot have an effect together with the others.
-
-    `given`: the names that the user set. `scored`: whether there are labelled eval rows. `bounds`: the metric's.
-
-    >>> from laconic.strategy import parse_all
-    >>> check(CompressOptions(smooth=0.5), parse_all("dynamic"), {"smooth"})
-    Traceback (most recent call last):
-    laconic.errors.UserError: The '--smooth' option (0.5) has no effect with the strategy 'dynamic'. It is for ptq.
-    """
-    _check_effect(options, plans, given)
-    if "calibration_rows" in given and (options.batch_size_list or options.batch_num_list):
-        _refuse("calibration_rows", "beside --batch_size_list and --batch_num_list, which say how many rows")
-    if "moving_rate" in given and not any(options.activation_type(plan) == MOVING for plan in plans):
-        _refuse("moving_rate", f"without --activation_quantize_type {MOVING}")
-    if "origin_tolerance" in given and options.origin_metric is None:
-        _refuse("origin_tolerance", "without --origin_metric")
-    if not scored:
-        for name in ("origin_metric", "max_drop"):
-            if getattr(options, name) is not None:
-                _refuse(name, "without labelled rows to score on", "Name them with --eval_file.")
-    _check_fractions(options, bounds)
-    if options.input_infer_model_path is not None:
-        if "input_dtype" in given:
-            _refuse("input_dtype", "with --input_infer_model_path: that graph has its own")
-        for plan in plans:
-            for step in plan.steps:
-                if step not in ("ptq", "dynamic", "embeddings"):
-                    what = f"The step '{step}' needs a model folder, not a bare graph (--input_infer_model_path)."
-                    raise UserError(what, hint="A bare graph can have ptq, dynamic and embeddings.")
-    for engine in options.engines or ():
-        if engine not in installed():
-            raise missing_package(ENGINES[engine].packages[0], f"--engines {engine}", ENGINES[engine].extra)
-
-
 def _strategies(name: str, value: Any) -> tuple[str, ...]:
     texts = (value,) if isinstance(value, str) else tuple(value)
     parse_all(texts)
@@ -146,6 +104,17 @@ def _strategies(name: str, value: Any) -> tuple[str, ...]:
 
 READERS: dict[str, Reader] = {
     "strategy": _strategies,
+    "width_mult_list": several(share),
+    "depth_mult_list": several(share),
+    "distill_hidden": number(0),
+    "distill_logits": number(0),
+    "distill_temperature": above(0),
+    "label_loss": number(0),
+    "importance": one_of("labels", "teacher"),
+    "importance_rows": whole(1),
+    "teacher_model_name_or_path": text,
+    "resume_from_checkpoint": yes_or_no,
+    "max_vocab_size": whole(1),
     "algo_list": several(one_of(*ALGORITHMS)),
     "calibration_rows": whole(1),
     "batch_size_list": several(whole(1)),
@@ -169,57 +138,3 @@ READERS: dict[str, Reader] = {
     "input_infer_model_path": text,
 }
 """What each option may be."""
-
-_STATIC, _INTEGER = {"ptq", "qat"}, {"ptq", "qat", "dynamic"}
-EFFECT: dict[str, tuple[set[str], Any]] = {
-    "algo_list": ({"ptq"}, None),
-    "calibration_rows": ({"ptq"}, None),
-    "batch_size_list": ({"ptq"}, None),
-    "batch_num_list": ({"ptq"}, None),
-    "weight_quantize_type": (_INTEGER, None),
-    "activation_quantize_type": (_STATIC, AT_RUN_TIME),
-    "moving_rate": (_STATIC, None),
-    "round_type": ({"ptq"}, "round"),
-    "bias_correction": ({"ptq"}, False),
-    "smooth": ({"ptq"}, "off"),
-    "quantize_attention": (_STATIC, "off"),
-    "sensitivity": ({"ptq"}, False),
-    "cpu_classes": (_INTEGER, "all"),
-}
-"""Which quantizers an option has an effect on, and the value that is true of all others anyway."""
-
-
-def _check_effect(options: CompressOptions, plans: Sequence[Plan], given: AbstractSet[str]) -> None:
-    running, notes = resolve(options, plans)
-    quantizers = {plan.quantizer for plan in running}
-    strategies = " or ".join(f"'{plan.name}'" for plan in plans)
-    because = f"with the strategy {strategies}"
-    if notes and "dynamic" not in {plan.quantizer for plan in plans}:
-        because = f"with --activation_quantize_type {AT_RUN_TIME}, which is the graph of dynamic"
-    for name, (effective, idle) in EFFECT.items():
-        value = getattr(options, name)
-        if name in given and value != idle and not effective & quantizers:
-            where = " or ".join(sorted(effective & {"ptq", "dynamic"}))
-            _refuse(name, because, f"It is for {where}.", value)
-    if options.skip_layers == ("auto",) and "ptq" not in quantizers:
-        _refuse("skip_layers", because, "Name patterns: auto is for ptq.", options.skip_layers)
-
-
-def _refuse(name: str, because: str, hint: str = "Leave it out.", value: Any = None) -> None:
-    shown = " ".join(map(str, value)) if isinstance(value, tuple) else value
-    said = "" if value is None else f" ({shown})"
-    raise UserError(f"The '--{name}' option{said} has no effect {because}.", hint=hint)
-
-
-def _check_fractions(options: CompressOptions, bounds: tuple[float, float]) -> None:
-    low, high = bounds
-    limits = {"origin_metric": (low, high), "max_drop": (0.0, high), "origin_tolerance": (0.0, high)}
-    for name, (least, most) in limits.items():
-        value = getattr(options, name)
-        # A drop of 100 points cannot be passed: who writes 1 means one point.
-        beyond = value is not None and (not least <= value <= most or (name != "origin_metric" and value == most))
-        if beyond:
-            upper = "" if math.isinf(most) else f" to {most:g}" if name == "origin_metric" else f" to below {most:g}"
-            points = most == 1 and 1 <= value <= 100
-            hint = f"Scores are fractions: {value:g} in points is {value / 100:g}." if points else None
-            raise UserError(f"The '--{name}' option must be from {least:g}{upper}. Got {value:g}.", hint=hint)

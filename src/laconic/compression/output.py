@@ -8,22 +8,23 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ..artifact import MANIFEST, is_artifact
 from ..errors import Failure, UserError
+from .foreign import RESULT, foreign
 
 if sys.platform != "win32":
     import fcntl
 
-RESULT = "result.json"
-PARTS = ("candidates", "best", RESULT)
-"""What a run writes, in the order of appearance: who finds the result finds the rest."""
+PARTS = ("torch", "candidates", "best", RESULT)
+"""What a run may write, in the order of appearance: who finds the result finds the rest."""
+WORK = ".laconic-training"
+"""Where trainings keep their state: inside the output folder, until the result is there."""
 
 _SCRATCH = ".laconic-compress-"
+_MOVING = "parts.json"
 _ANOTHER = "Choose another --output_dir"
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
 
@@ -32,12 +33,14 @@ class Output:
     """A scratch folder inside the output folder, and the way from there into place.
 
     A run that was killed leaves its scratch folder, under a name that starts with a dot. The next one removes it, and
-    undoes half a publication first: what stood there before comes back.
+    undoes half a publication first: what stood there before comes back. What lies in `work` stays until a result is
+    published: a training takes hours, and goes on from there.
     """
 
     def __init__(self, place: str | Path, *, overwrite: bool = False) -> None:
         """Refuse, before any work, a finished run, files of others in the way, and what cannot be written."""
         self.place = Path(place).resolve()
+        self.work = self.place / WORK
         try:
             for left in sorted(self.place.glob(f"{_SCRATCH}*")):
                 _remove_leftover(left, self.place)
@@ -50,8 +53,8 @@ class Output:
         if self.place.exists() and not self.place.is_dir():
             raise UserError("The output folder is a file.", where=where, hint=f"{_ANOTHER}.")
         for part in PARTS:
-            if foreign := _foreign(self.place / part):
-                what = f"'{part}' is or holds what this command did not write ({foreign})."
+            if stranger := foreign(self.place / part):
+                what = f"'{part}' is or holds what this command did not write ({stranger})."
                 raise UserError(what, where=where, hint=f"{_ANOTHER}, or move it away.")
         for part in reversed(PARTS):
             if (self.place / part).exists() and not overwrite:
@@ -96,13 +99,17 @@ class Output:
             os.close(self._lock)
         if error is None:
             return
+        if self.work.exists() and not any(self.work.iterdir()):
+            self.work.rmdir()
         self._remove_made()
         if (cause := _os_error(error)) is not None:
             refusal = UserError if cause.errno in _DISK else Failure
             file = Path(str(cause.filename or self.place))
             where = self.place if file.is_relative_to(self.scratch) else file  # the scratch folder is gone
             what = f"Writing failed: {cause.strerror or cause}."
-            raise refusal(what, where=str(where), hint="Nothing was left behind.") from error
+            kept = "What was trained is kept: make room and run it again, and it goes on from there."
+            left = kept if self.work.exists() else "Nothing was left behind."
+            raise refusal(what, where=str(where), hint=left) from error
 
     def _remove_made(self) -> None:
         """Remove the folders that this run made, as far as they are empty."""
@@ -116,14 +123,18 @@ class Output:
         """Write the result and move every part into place, the result last."""
         aside = self.scratch / "aside"
         aside.mkdir()
+        parts = [part for part in PARTS if part != "torch" or (self.scratch / part).exists()]
+        (self.scratch / _MOVING).write_text(json.dumps(parts), encoding="utf-8")
         text = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
         (self.scratch / RESULT).write_text(text, encoding="utf-8")  # from here on `_undo` has something to do
         _sync(self.scratch)
         for part in reversed(PARTS):  # a result without its folders is worse than folders without a result
             if (self.place / part).exists():
                 (self.place / part).rename(aside / part)
-        for part in PARTS:
+        for part in parts:
             (self.scratch / part).rename(self.place / part)
+        if self.work.exists():
+            self.work.rename(self.scratch / "training")  # and goes with the rest
 
 
 def _undo(scratch: Path, place: Path) -> None:
@@ -133,7 +144,7 @@ def _undo(scratch: Path, place: Path) -> None:
     """
     if not (scratch / RESULT).exists():
         return  # nothing has moved yet, or everything has
-    for part in PARTS[:-1]:
+    for part in json.loads((scratch / _MOVING).read_text(encoding="utf-8"))[:-1]:
         if not (scratch / part).exists() and (place / part).exists():
             (place / part).rename(scratch / part)
     for part in PARTS:
@@ -194,38 +205,3 @@ def _os_error(error: BaseException) -> OSError | None:
         seen.append(behind)
         behind = behind.__cause__ or behind.__context__
     return None
-
-
-def _foreign(part: Path) -> str | None:
-    """Name something at the place of a part that no run wrote; None if there is none."""
-    if not part.exists():
-        return None
-    if part.name == RESULT:
-        return None if _is_result(part) else RESULT
-    if not part.is_dir():
-        return part.name
-    folders = [part] if part.name == "best" else sorted(part.iterdir())
-    return next((name for folder in folders for name in _foreign_files(folder)), None)
-
-
-def _is_result(file: Path) -> bool:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(content, dict) and {"laconic_version", "best", "candidates"} <= content.keys()
-
-
-def _foreign_files(folder: Path) -> Iterator[str]:
-    """Names of what an artifact's manifest does not list; a folder that is no artifact is foreign as a whole."""
-    if not is_artifact(folder):
-        yield folder.name
-        return
-    try:
-        own = {MANIFEST, *json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]}
-    except (ValueError, KeyError, TypeError):
-        own = set()  # a damaged list vouches for nothing
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if name not in own and (path.is_symlink() or not path.is_dir()):
-            yield f"{folder.name}/{name}"

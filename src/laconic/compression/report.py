@@ -9,8 +9,9 @@ from ..engines.cpu import cpu
 from ..measure.score import Comparison, Score
 from ..quant_map import REASONS, QuantMap
 from ..quantize.saturation import unsafe_pairs
+from .measured import Measured
+from .parents import Parent
 from .result import CompressionResult
-from .trial import Measured
 
 
 def as_json(result: CompressionResult) -> dict[str, Any]:
@@ -38,6 +39,7 @@ def as_json(result: CompressionResult) -> dict[str, Any]:
         "rule": result.choice.rule,
         "max_drop": result.max_drop,
         "met_max_drop": result.met,
+        "pruned": [_parent(one) for one in result.parents if one.smaller],
         "candidates": [_candidate(one, result) for one in result.candidates],
         "same": dict(result.same),
         "screened_out": [
@@ -59,6 +61,12 @@ def as_json(result: CompressionResult) -> dict[str, Any]:
             "best": {**_score(result.test.best), **_comparison(result.test.comparison)},
         },
     }
+
+
+def parent_name(one: Measured, result: CompressionResult) -> str | None:
+    """The pruned model that a candidate was made of; None: the user's own."""
+    found = next((parent for parent in result.parents if parent.source is one.candidate.source), None)
+    return found.name or None if found else None
 
 
 def layers(quant_map: QuantMap) -> list[dict[str, Any]]:
@@ -85,6 +93,7 @@ def _candidate(one: Measured, result: CompressionResult) -> dict[str, Any]:
     return {
         "name": one.name,
         "strategy": one.candidate.plan.name,
+        "model": parent_name(one, result),
         "path": f"candidates/{one.name}",
         "engine": one.engine,
         "emulated": one.emulated,
@@ -100,8 +109,25 @@ def _candidate(one: Measured, result: CompressionResult) -> dict[str, Any]:
             threads: {"fp32": before, "int8": after} for threads, (before, after) in one.evaluation.items()
         },
         "cpu_classes": list(one.candidate.quant_map.cpu_classes),
+        "pareto": one.name in result.pareto,
         "why_not": result.choice.reasons.get(one.name),
     }
+
+
+def _parent(one: Parent) -> dict[str, Any]:
+    """A model that pruning made: how, its shape, and what it scored in torch when it was chosen among its steps."""
+    if one.smaller is None:
+        raise ValueError("Only what pruning made is told of.")
+    pruned, vocabulary = one.smaller.pruned, one.smaller.vocabulary
+    told: dict[str, Any] = {"name": one.name, "path": f"torch/{one.name}", "sha256": one.source.digest}
+    told["size"] = one.source.fp32.loaded_bytes(one.source.fp32.manifest.graphs[0])
+    if pruned is not None:
+        told |= {"width": str(pruned.width), "depth": str(pruned.depth), "shape": pruned.shape.to_json()}
+        told |= {"torch_score": pruned.score.value, "step": pruned.step}
+    if vocabulary is not None:
+        plain = vocabulary.as_json()
+        told["vocabulary"] = {name: value for name, value in plain.items() if name != "folder"}
+    return told
 
 
 def _score(scored: Score | None) -> dict[str, Any]:

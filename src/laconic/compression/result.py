@@ -9,16 +9,19 @@ from pathlib import Path
 from ..errors import Failure
 from .choice import Choice, Screened
 from .divide import DividedRows
+from .measured import Baseline, Measured, Tested
+from .parents import Parent
 from .source import Source
-from .trial import Baseline, Measured, Tested
 
 
 @dataclass(frozen=True)
 class CompressionResult:
     """The best artifact, everything that was tried, the rule that chose, and what it was all measured with.
 
-    `same`: names of candidates that would have been equal to another, with its name. `screened`: what was written off
-    after a look at a few rows. `harm` by layer: mean |Δlogit| with that one alone in INT8, where it was asked for.
+    `source`: the user's model; `parents`: all models that candidates were made of, pruned ones too. `pareto`: names of
+    candidates that no other beats in score, speed and size at once. `same`: names of candidates that would have been
+    equal to another, with its name. `screened`: what was written off after a look at a few rows. `sensitivity`: by
+    layer of the best's model the mean |Δlogit| with that one alone in INT8, where it was asked for.
     """
 
     best: Measured
@@ -27,6 +30,8 @@ class CompressionResult:
     fp32: Baseline
     rows: DividedRows = field(repr=False)
     source: Source = field(repr=False)
+    parents: tuple[Parent, ...] = field(repr=False)
+    pareto: tuple[str, ...]
     output_dir: Path
     same: Mapping[str, str]
     notes: tuple[str, ...]

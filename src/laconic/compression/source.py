@@ -43,6 +43,7 @@ class Source:
     """The model by name, its FP32 artifact, its graph as `graphs.read.unfold` leaves it, its task and tokenizer.
 
     `digest`: sha256 of the graph that everything is made from: the file that was named, or the exported one.
+    `made_from`: the digests of what it was pruned from, the user's model first; none for that one itself.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Source:
     task: Task
     encoder: Encoder
     digest: str
+    made_from: tuple[str, ...] = ()
 
 
 def find_origin(model: str | Path | None, graph: str | Path | None, options: TaskOptions) -> Origin:
@@ -78,6 +80,16 @@ def open_source(origin: Origin, scratch: Path, *, input_dtype: str = "int64", pr
     done = export(folder, scratch / "fp32", input_dtype=input_dtype, progress=progress).artifact
     proto = unfold(onnx.load(done.path(GRAPH)))
     return Source(origin.name, done, proto, folder.task, folder.encoder, sha256(done.path(GRAPH)))
+
+
+def open_pruned(
+    folder: ModelFolder, origin: Source, place: Path, *, input_dtype: str = "int64", progress: Progress = SILENT
+) -> Source:
+    """Export a smaller model that was made of the origin, and compare it with torch as the origin was."""
+    done = export(folder, place, input_dtype=input_dtype, progress=progress).artifact
+    proto = unfold(onnx.load(done.path(GRAPH)))
+    digest = sha256(done.path(GRAPH))
+    return Source(origin.name, done, proto, folder.task, folder.encoder, digest, (*origin.made_from, origin.digest))
 
 
 def _beside(file: Path) -> Path:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import engines, runtime
 from ..engines.engine import Engine
@@ -21,9 +19,9 @@ from ..measure.footprint import footprint
 from ..measure.score import Answers, Comparison, Score, answer, compare, score
 from ..progress import Progress
 from ..runtime import Predictor
-from . import choice
 from .candidate import Candidate
 from .divide import DividedRows
+from .measured import Baseline, Measured, Tested
 from .rows import screening_rows
 from .source import Source
 
@@ -34,68 +32,12 @@ TIMED_ROWS = 1000
 """Rows of the table that dynamic prints, at most: its four evaluations are not to take longer than all else."""
 
 
-@dataclass(frozen=True)
-class Baseline:
-    """The FP32 model: its score, its size in bytes; by batch size its fastest engine and that one's seconds."""
-
-    score: Score | None
-    answers: Score | Answers = field(repr=False)
-    size: int
-    engines: dict[int, str] = field(default_factory=dict)
-    seconds: dict[int, float] = field(default_factory=dict)
-    memory_mb: float | None = None
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A candidate and what was measured of it. `speed` by batch size: × the fastest FP32 engine, with the spread.
-
-    `emulated`: its graph is not for this machine's CPU class, and was scored with exact sums in floats.
-    """
-
-    candidate: Candidate
-    engine: str
-    answers: Score | Answers = field(repr=False)
-    comparison: Comparison
-    size: int
-    emulated: bool = False
-    statistics: NDArray[np.float64] | None = field(repr=False, default=None)
-    speed: dict[int, tuple[float, float, float]] = field(default_factory=dict)
-    evaluation: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """Seconds to answer the rows with FP32 and with this, by threads; for dynamic alone."""
-    memory_mb: float | None = None
-    folder_size: int = 0
-
-    @property
-    def name(self) -> str:
-        """The candidate's."""
-        return self.candidate.name
-
-    @property
-    def score(self) -> Score | None:
-        """None where there are no labelled rows."""
-        return self.answers if isinstance(self.answers, Score) else None
-
-    def contender(self) -> choice.Contender:
-        """What choosing looks at."""
-        ratios = [ratio for ratio, _, _ in self.speed.values()]
-        speed = math.prod(ratios) ** (1 / len(ratios)) if ratios else None
-        compared = self.comparison
-        change = compared.mean_abs_logit_change or 0.0
-        return choice.Contender(self.name, self.size, compared.same_answer, speed, change, self.statistics)
-
-
-@dataclass(frozen=True)
-class Tested:
-    """FP32 and the best on rows that chose nothing."""
-
-    fp32: Score
-    best: Score
-    comparison: Comparison
-
-
 class Trial:
-    """One set of rows and the FP32 model on it; every candidate is measured against that."""
+    """One set of rows and the user's FP32 model on it; every candidate is measured against that, pruned or not.
+
+    A candidate's rows are spelled by its own tokenizer. Answers are labels, tags and spans of the text, which do not
+    depend on it; logits are compared for those rows that both cut into windows of the same lengths.
+    """
 
     def __init__(self, source: Source, rows: DividedRows, scratch: Path, progress: Progress, seed: int = 42) -> None:
         self._source, self._rows, self._progress = source, rows, progress
@@ -110,24 +52,32 @@ class Trial:
         self.length = min(LENGTH, source.task.max_seq_length, longest(here) or LENGTH)
 
     def runners(self, candidate: Candidate) -> dict[str, Engine]:
-        """The candidate on each engine, in its best graph for that; with exact sums where this CPU has none."""
+        """What a probe records: the FP32 model that the candidate was made of, and the candidate on each engine.
+
+        Each engine in its best graph; with exact sums where this CPU has none.
+        """
+        graph = candidate.source.fp32.path(GRAPH)
+        own = candidate.source is self._source
+        before = self.exact.engine if own else engines.load("onnxruntime", graph)
+        if all(one.precision == "fp32" for one in candidate.graphs):
+            return {"fp32": before}
         found: dict[str, Engine] = {}
         for pair in candidate.pairs():
             if pair.engine not in found:  # an engine's own graph comes first
                 found[pair.engine] = candidate.load(pair, emulated=self._scratch)
-        return found
+        return {"fp32": before, **{f"int8_{engine}": runner for engine, runner in found.items()}}
 
     def look(self, candidate: Candidate) -> Comparison:
         """Compare a candidate with FP32 on a few rows."""
         if self._few_answers is None:
             self._few_answers = answer(self.exact, self._few)
-        predictor = self._predictor(candidate.load(candidate.pairs()[0], emulated=self._scratch))
+        predictor = self._predictor(candidate.load(candidate.pairs()[0], emulated=self._scratch), candidate.source)
         return compare(predictor, self._few, self._few_answers, answer(predictor, self._few))
 
     def measure(self, candidate: Candidate) -> Measured:
         """Score a candidate on the engine that the runtime would choose here."""
         pair = candidate.pairs()[0]
-        predictor = self._predictor(candidate.load(pair, emulated=self._scratch))
+        predictor = self._predictor(candidate.load(pair, emulated=self._scratch), candidate.source)
         given = self._answer(predictor, candidate.name)
         comparison = compare(predictor, self._rows.scoring, self.fp32.answers, given)
         statistics = None
@@ -146,10 +96,11 @@ class Trial:
         names = [name for name in engines.installed() if name != "torch"]
         runners = [("FP32", name, engines.load(name, graph, threads=1)) for name in names]
         runners += [(one.name, one.engine, one.candidate.load(one.candidate.pairs()[0], 1)) for one in firsts]
+        tokens = min(source.encoder.vocab_size for source in (self._source, *(one.candidate.source for one in firsts)))
         speeds: dict[str, dict[int, tuple[float, float, float]]] = {one.name: {} for one in firsts}
         fp32 = {}
         for size in BATCHES:
-            batch = full_batch(size, self.length, self._source.encoder.vocab_size)
+            batch = full_batch(size, self.length, tokens)
             contestants = [Contestant(model, name, _work(runner, batch)) for model, name, runner in runners]
             title = f"time, batch {size}"
             first = contestants[0].label
@@ -175,7 +126,7 @@ class Trial:
         pair = best.candidate.pairs()[0]
         graph = best.candidate.folder / pair.graph.path
         self.fp32 = replace(self.fp32, memory_mb=self._memory("onnxruntime", self._source.fp32.path(GRAPH), "fp32"))
-        return replace(best, memory_mb=self._memory(pair.engine, graph, "int8"))
+        return replace(best, memory_mb=self._memory(pair.engine, graph, pair.graph.precision))
 
     def _memory(self, engine: str, graph: Path, precision: str) -> float | None:
         try:
@@ -187,7 +138,8 @@ class Trial:
         """Score FP32 and the best on rows that chose nothing."""
         if self._rows.test is None:
             return None
-        predictor = self._predictor(best.candidate.load(best.candidate.pairs()[0], emulated=self._scratch))
+        runner = best.candidate.load(best.candidate.pairs()[0], emulated=self._scratch)
+        predictor = self._predictor(runner, best.candidate.source)
         first = score(self.exact, self._rows.test, title="test FP32", progress=self._progress)
         second = score(predictor, self._rows.test, title=f"test {best.name}", progress=self._progress)
         return Tested(first, second, compare(predictor, self._rows.test, first, second))
@@ -198,7 +150,7 @@ class Trial:
         found = {}
         for threads in (1, None):
             exact = self._predictor(engines.load("onnxruntime", self._source.fp32.path(GRAPH), threads=threads))
-            other = self._predictor(one.candidate.load(one.candidate.pairs()[0], threads))
+            other = self._predictor(one.candidate.load(one.candidate.pairs()[0], threads), one.candidate.source)
             both = []
             for predictor in (exact, other):
                 answer(predictor, examples[:1])  # what an engine does at its first batch is not the evaluation
@@ -212,14 +164,15 @@ class Trial:
             return score(predictor, self._rows.scoring, title=title, progress=self._progress)
         return answer(predictor, self._rows.scoring, title=title, progress=self._progress)
 
-    def _predictor(self, engine: Engine) -> Predictor:
-        return runtime.Predictor(self._source.task, self._source.encoder, engine)
+    def _predictor(self, engine: Engine, source: Source | None = None) -> Predictor:
+        source = source or self._source
+        return runtime.Predictor(source.task, source.encoder, engine)
 
 
 def _build(one: Measured) -> tuple[Any, ...]:
-    """What decides speed: the plan, the engine, which layers are integer and which of them are smoothed."""
-    layers = one.candidate.quant_map.layers
-    return one.candidate.plan, one.engine, tuple((name, layer.smooth is None) for name, layer in layers.items())
+    """What decides speed: the model, the plan, the engine, which layers are integer and which of them are smoothed."""
+    layers, digest = one.candidate.quant_map.layers, one.candidate.source.digest
+    return digest, one.candidate.plan, one.engine, tuple((name, layer.smooth is None) for name, layer in layers.items())
 
 
 def _work(engine: Any, batch: Any) -> Any:

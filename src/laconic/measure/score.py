@@ -32,16 +32,18 @@ class Score:
     seconds: float
     answers: list[Any] = field(repr=False)
     logits: list[NDArray[np.float32]] = field(repr=False)
+    windows: list[int] = field(repr=False, default_factory=list)
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What a system says to rows that need not be labelled."""
+    """What a system says to rows that need not be labelled. `windows`: of which row each of the logits is."""
 
     rows: int
     seconds: float
     answers: list[Any] = field(repr=False)
     logits: list[NDArray[np.float32]] = field(repr=False)
+    windows: list[int] = field(repr=False, default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,9 @@ def score(
         values[name] = float(metric.value(statistics.sum(axis=0)))
         if name == task.metric and resamples:
             interval = bootstrap(statistics, metric.value, resamples=resamples, bounds=metric.bounds)
-    return Score(
-        task.metric, values[task.metric], interval, values, given.rows, given.seconds, given.answers, given.logits
-    )
+    value = values[task.metric]
+    told = given.rows, given.seconds, given.answers, given.logits, given.windows
+    return Score(task.metric, value, interval, values, *told)
 
 
 def answer(
@@ -91,13 +93,18 @@ def answer(
         if not np.isfinite(row).all():
             raise UserError(f"The model gives logits that are not numbers (NaN) for row {feature.example + 1}.")
     answers = task.decode(examples, features, logits)
-    return Answers(len(examples), time.perf_counter() - started, answers, logits)
+    windows = [feature.example for feature in features]
+    return Answers(len(examples), time.perf_counter() - started, answers, logits, windows)
 
 
 def compare(
     predictor: Predictor, examples: Sequence[Any], reference: Score | Answers, other: Score | Answers
 ) -> Comparison:
-    """How much worse the other system is on the same rows."""
+    """How much worse the other system is on the same rows.
+
+    Answers are compared on all; logits on rows that both systems cut into windows of the same lengths: tokenizers may
+    differ.
+    """
     task = predictor.task
     drop = None
     if isinstance(reference, Score) and isinstance(other, Score):
@@ -105,8 +112,21 @@ def compare(
         ours, theirs = (task.statistics(task.metric, examples, scored.answers) for scored in (reference, other))
         drop = paired(ours, theirs, metric.value, greater_is_better=metric.greater_is_better)
     agreement = task.agreement(reference.answers, other.answers)
-    shapes = [[row.shape for row in scored.logits] for scored in (reference, other)]
-    change = None  # two systems may cut rows into other windows
-    if shapes[0] == shapes[1]:
-        change = mean_abs_logit_change(reference.logits, other.logits, task.centred_axis)
+    pairs = [
+        pair
+        for ours, theirs in zip(_by_row(reference), _by_row(other), strict=True)
+        if [one.shape for one in ours] == [one.shape for one in theirs]
+        for pair in zip(ours, theirs, strict=True)
+    ]
+    change = None
+    if pairs:
+        change = mean_abs_logit_change([one for one, _ in pairs], [one for _, one in pairs], task.centred_axis)
     return Comparison(drop, same_answer(agreement), change)
+
+
+def _by_row(given: Score | Answers) -> list[list[NDArray[np.float32]]]:
+    """Logits of the windows of each row."""
+    found: list[list[NDArray[np.float32]]] = [[] for _ in range(given.rows)]
+    for row, logits in zip(given.windows, given.logits, strict=True):
+        found[row].append(logits)
+    return found

@@ -103,10 +103,10 @@ def train_widths(
     if not eval_examples:
         raise UserError("There are no eval rows to choose widths by.", hint="Give some with --eval_file.")
     with isolated():
-        arguments = _arguments(training, work, seed)
+        arguments = pruning_arguments(training, work, seed)
         model = load_module(folder.path)
         targets, notes = settings.targets(shape_of(model, family))
-        teacher, teacher_family = _teacher(model, family, settings)
+        teacher, teacher_family = open_teacher(model, family, settings)
         mark = _mark(folder, arguments, settings, train_examples, eval_examples)
         with arguments.main_process_first(local=False):
             finished = _finished(work, mark, targets)
@@ -157,7 +157,8 @@ def _check_work(work: Path) -> None:
         raise UserError(what, where=str(work), hint="Name a folder that is empty or does not exist.")
 
 
-def _arguments(training: Mapping[str, Any], work: Path, seed: int) -> TrainingArguments:
+def pruning_arguments(training: Mapping[str, Any], work: Path, seed: int) -> TrainingArguments:
+    """Options of transformers with the defaults of width pruning; those that can have no effect are refused."""
     for name, why in REFUSED.items():
         if training.get(name):
             raise UserError(f"The '--{name}' option has no effect on width pruning.", hint=why)
@@ -166,8 +167,8 @@ def _arguments(training: Mapping[str, Any], work: Path, seed: int) -> TrainingAr
     return arguments_with({**DEFAULTS, **training, "seed": seed}, work)
 
 
-def _teacher(model: nn.Module, family: Family, settings: PruneSettings) -> tuple[Any, Family]:
-    """The model itself, or the one of the settings if it fits."""
+def open_teacher(model: nn.Module, family: Family, settings: PruneSettings) -> tuple[Any, Family]:
+    """The teacher and its family: the model itself, or the one of the settings, which is refused if it does not fit."""
     if settings.teacher is None:
         return model, family
     where = str(settings.teacher)

@@ -1,0 +1,170 @@
+"""The smaller torch models of a run, checked before any work: one cut of the vocabulary, one training for all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from .. import tasks
+from ..carve import shape_of
+from ..engines.torch import load_module
+from ..errors import UserError
+from ..families import find
+from ..folder import NOTES, ModelFolder, read_config, read_encoder
+from ..progress import Progress
+from ..prune.dynabert import Pruned, open_teacher, pruning_arguments, train_widths
+from ..prune.settings import PruneSettings
+from ..prune.vocabulary import PrunedVocabulary, prune_vocabulary
+from ..strategy import Plan
+from ..tasks import Task
+from ..train.isolated import isolated
+from .candidate import link
+from .divide import DividedRows
+from .options import CompressOptions
+
+CUT, TRAINED = "prune_embeddings", "dynabert"
+VOCABULARY = "vocabulary"
+"""Folder of a model that only lost tokens, under torch/."""
+
+
+@dataclass(frozen=True)
+class Smaller:
+    """A model folder that pruning made, the name that it goes by under torch/, and how it came about."""
+
+    name: str
+    folder: ModelFolder
+    pruned: Pruned | None = None
+    vocabulary: PrunedVocabulary | None = None
+
+
+def prune_settings(options: CompressOptions) -> PruneSettings:
+    """The options of `dynabert` as it takes them."""
+    teacher = options.teacher_model_name_or_path
+    return PruneSettings(
+        width_mult_list=options.width_mult_list,
+        depth_mult_list=options.depth_mult_list,
+        distill_hidden=options.distill_hidden,
+        distill_logits=options.distill_logits,
+        distill_temperature=options.distill_temperature,
+        label_loss=options.label_loss,
+        importance=options.importance,
+        importance_rows=options.importance_rows,
+        teacher=None if teacher is None else Path(teacher),
+    )
+
+
+def check_pruning(
+    folder: ModelFolder, options: CompressOptions, plans: Sequence[Plan], training: Mapping[str, Any]
+) -> int:
+    """Refuse widths, families, teachers and training options that cannot be; gives how many models will be made.
+
+    Costs one reading of the weights where a plan has `dynabert`.
+    """
+    groups = {plan.pruning for plan in plans}
+    if not any(TRAINED in steps for steps in groups):
+        return len(groups - {()})
+    find(folder.config)
+    if options.teacher_model_name_or_path is not None and _trains_cut(options, groups):
+        what = "The '--teacher_model_name_or_path' option cannot be used where the vocabulary is cut before training."
+        hint = "The teacher would need the same cut. Cut its vocabulary and the model's first, or leave one out."
+        raise UserError(what, hint=hint)
+    with isolated():
+        pruning_arguments(training, Path("-"), options.seed)
+    model = load_module(folder.path)
+    settings, family = prune_settings(options), find(model)
+    targets, _ = settings.targets(shape_of(model, family))
+    open_teacher(model, family, settings)
+    return sum(len(targets) if TRAINED in steps else 1 for steps in groups if steps)
+
+
+@dataclass
+class Pruning:
+    """Makes the models that plans ask for, each once. `work` outlives the run: a training that was killed goes on."""
+
+    folder: ModelFolder
+    rows: DividedRows
+    options: CompressOptions
+    training: Mapping[str, Any]
+    groups: frozenset[tuple[str, ...]]
+    work: Path
+    scratch: Path
+    progress: Progress
+
+    def models(self, steps: tuple[str, ...]) -> list[Smaller]:
+        """The models of one group of pruning steps."""
+        if steps == (CUT,):
+            return [self._vocabulary]
+        if steps == (TRAINED,):
+            return self._trained
+        if _trains_cut(self.options, self.groups):
+            return self._widths(self._vocabulary.folder, f"{CUT}-")
+        return [self._cut(one, f"{CUT}-{one.name}") for one in self._trained]
+
+    @cached_property
+    def _vocabulary(self) -> Smaller:
+        return self._cut(Smaller("", self.folder), VOCABULARY)
+
+    @cached_property
+    def _trained(self) -> list[Smaller]:
+        return self._widths(self.folder, "")
+
+    def _widths(self, folder: ModelFolder, prefix: str) -> list[Smaller]:
+        vocabulary = self._vocabulary.vocabulary if prefix else None
+        done = train_widths(
+            folder,
+            self.rows.train,
+            self.rows.scoring,
+            self.work / f"{prefix}widths",
+            prune_settings(self.options),
+            self.training,
+            seed=self.options.seed,
+            input_dtype=self.options.input_dtype,
+            progress=self.progress,
+        )
+        return [Smaller(f"{prefix}{one.name}", _open(one.folder, folder.task), one, vocabulary) for one in done]
+
+    def _cut(self, model: Smaller, name: str) -> Smaller:
+        place = self.scratch / "cut" / name
+        done = prune_vocabulary(
+            model.folder,
+            self.rows.train,
+            place,
+            eval_examples=self.rows.scoring if self.rows.labelled else (),
+            max_vocab_size=self.options.max_vocab_size,
+            progress=self.progress,
+        )
+        return Smaller(name, _open(place, model.folder.task), model.pruned, done)
+
+
+def publish_torch(model: Smaller, place: Path) -> None:
+    """Let the model appear at a place too, with the task as this run had it."""
+    for path in sorted(model.folder.path.iterdir()):
+        if path.name != NOTES:
+            link(path, place / path.name)
+    notes = json.loads((model.folder.path / NOTES).read_text(encoding="utf-8"))
+    text = json.dumps({**notes, "task": tasks.to_json(model.folder.task)}, ensure_ascii=False, indent=2) + "\n"
+    (place / NOTES).write_text(text, encoding="utf-8")
+
+
+def forget_training(work: Path) -> None:
+    """Remove what earlier runs trained."""
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def _trains_cut(options: CompressOptions, groups: frozenset[tuple[str, ...]] | set[tuple[str, ...]]) -> bool:
+    """Whether a model is trained whose vocabulary was cut before.
+
+    Not where the full one is trained as well and all tokens in use stay: training rows then have the same tokens and
+    logits with and without the cut, so that one training serves both, and its models are cut afterwards.
+    """
+    return (CUT, TRAINED) in groups and ((TRAINED,) not in groups or options.max_vocab_size is not None)
+
+
+def _open(path: Path, task: Task) -> ModelFolder:
+    config = read_config(path)
+    return ModelFolder(path, config, task, read_encoder(path, config))

@@ -1,0 +1,62 @@
+"""A compress run that trains, killed: what was trained is taken up again, and the end is the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_compress_killed import logits
+
+from laconic.cli import main
+from laconic.compression.output import WORK
+from widths import learnt, weights_in
+
+NAME = "width_mult_0.75"
+
+
+def command(folder: Path, output: Path) -> list[str]:
+    files: list[Any] = ["--train_file", folder / "train.jsonl", "--eval_file", folder / "dev.jsonl"]
+    fixed = ["--algo_list", "mse", "--engines", "onnxruntime", "--learning_rate", "1e-3", "--save_steps", "2"]
+    more: list[Any] = [*files, *fixed, "--max_steps", "8", "--output_dir", output]
+    return ["compress", "--model_name_or_path", str(folder / "model"), *map(str, more)]
+
+
+def wait_for(pattern: str, output: Path, child: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + 240
+    while not list(output.glob(pattern)):
+        assert child.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < until
+        time.sleep(0.002)
+
+
+@pytest.mark.slow
+def test_killed_training_goes_on_to_the_same_result(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    learnt(tmp_path, hidden=64)
+    whole, output = tmp_path / "whole", tmp_path / "out"
+    assert main(command(tmp_path, whole)) == 0
+    words = command(tmp_path, output)
+    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
+    child = subprocess.Popen([sys.executable, "-m", "laconic", *words], stderr=subprocess.DEVNULL, env=environment)
+    try:
+        wait_for(f"{WORK}/widths/checkpoint-4/trainer_state.json", output, child)
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    assert [path.name for path in output.iterdir() if not path.name.startswith(".")] == []
+    capfd.readouterr()
+    assert main(words) == 0
+    assert "An earlier run was interrupted; going on from checkpoint " in capfd.readouterr().err
+    assert sorted(path.name for path in output.iterdir()) == ["best", "candidates", "result.json", "torch"]
+    ours, theirs = (weights_in(place / "torch" / NAME) for place in (whole, output))
+    assert all((ours[name] == theirs[name]).all() for name in ours)
+    assert logits(whole / "best") == logits(output / "best")
+    first, second = (json.loads((place / "result.json").read_text()) for place in (whole, output))
+    assert first["pruned"] == second["pruned"]
+    assert [one["score"] for one in first["candidates"]] == [one["score"] for one in second["candidates"]]
