@@ -33,6 +33,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no fraction": ({"width_mult_list": "__import__('os')"}, r"must hold fractions in \(0, 1\]"),
     "width twice": ({"width_mult_list": "3/4 0.75"}, "'--width_mult_list' option holds 3/4 twice"),
     "width too small": ({"width_mult_list": "1/10"}, "width 1/10 of 4 heads is less than half a head"),
+    "too narrow for INT8": (
+        {"width_mult_list": "1/2"},
+        "width_mult_0.5 would leave everything float",
+    ),
     "depth too small": ({"depth_mult_list": "1/10"}, "depth 1/10 of 2 layers is less than half a layer"),
     "nothing to learn": ({"distill_hidden": 0, "distill_logits": 0}, "are all 0: nothing is learnt"),
     "temperature 0": ({"distill_temperature": 0}, "'--distill_temperature' option must be above 0"),

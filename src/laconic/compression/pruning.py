@@ -18,8 +18,9 @@ from ..families import find
 from ..folder import NOTES, ModelFolder, read_config, read_encoder
 from ..progress import Progress
 from ..prune.dynabert import Pruned, open_teacher, pruning_arguments, train_widths
-from ..prune.settings import PruneSettings
+from ..prune.settings import PruneSettings, Target
 from ..prune.vocabulary import PrunedVocabulary, prune_vocabulary
+from ..quantize.targets import FEWEST_OUTPUTS
 from ..strategy import Plan
 from ..tasks import Task
 from ..train.isolated import isolated
@@ -79,7 +80,18 @@ def check_pruning(
     settings, family = prune_settings(options), find(model)
     targets, _ = settings.targets(shape_of(model, family))
     open_teacher(model, family, settings)
+    if any(TRAINED in plan.steps and plan.quantizer for plan in plans):
+        _check_wide_enough(targets, int(model.config.hidden_size))
     return sum(len(targets) if TRAINED in steps else 1 for steps in groups if steps)
+
+
+def _check_wide_enough(targets: Sequence[Target], hidden: int) -> None:
+    """Refuse widths whose layers would all be too small to become INT8: better now than after the training."""
+    for target in targets:
+        widest = max(hidden, *target.shape.ffn)
+        if widest < FEWEST_OUTPUTS:
+            what = f"{target.name} would leave everything float: its layers have {widest} outputs at most"
+            raise UserError(f"{what}, and INT8 pays from {FEWEST_OUTPUTS} on.", hint="Ask for wider ones, or dynabert.")
 
 
 @dataclass
