@@ -200,7 +200,7 @@ def test_model_folder_of_other_families(family: str, laconic: Laconic, tmp_path:
         "--train_file", _texts(tmp_path), "--output_dir", tmp_path / "out", "--json",
     )  # fmt: skip
     assert shown.code == 0, shown.err
-    assert [one["score"] for one in shown.json["candidates"]] == [None] * 3
+    assert [one["score"] for one in shown.json["candidates"]] == [None] * 4
     assert min(one["same_answer"] for one in shown.json["candidates"]) > 0.8
     assert sum(one["precision"] == "int8" for one in shown.json["layers"]) >= 6
     assert runtime.load(tmp_path / "out" / "best").predict("the dark river")[0].label.startswith("LABEL_")

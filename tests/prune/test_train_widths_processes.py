@@ -69,7 +69,8 @@ def test_killed_training_goes_on_to_the_same_weights(parent, tmp_path):
     moments = [f"{draw.uniform(0.5, 1.0) * seconds:.3f}" for _ in range(7)]
     runs = [json.loads(line) for line in start(SCRIPT, parent, killed, *moments).splitlines()]
     assert runs[-1][0] == 0
-    assert sum(code == -9 for code, _, _ in runs) >= 2
+    # What was continued ends sooner than its moment: how many of the kills fall into a run depends on the machine.
+    assert sum(code == -9 for code, _, _ in runs) >= 1
     assert any(left for code, _, left in runs if code == -9), "no kill fell behind a checkpoint"
     assert_equal_results(whole, killed)
     assert sorted(path.name for path in killed.iterdir()) == sorted(path.name for path in whole.iterdir())

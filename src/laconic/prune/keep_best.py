@@ -39,7 +39,7 @@ class KeepBest:
             return False
         if self.writes:
             save_carved(model, self.folder(name, step), source=self.source, overwrite=True)
-        self.best[name] = step, replace(score, answers=[], logits=[])
+        self.best[name] = step, replace(score, answers=[], logits=[], windows=[])
         return True
 
     def folder(self, name: str, step: int | None = None) -> Path:
