@@ -1,7 +1,7 @@
 """Trains the widths of a learnt model from a process of its own: plainly, under torchrun, or killed again and again.
 
 python train_widths_once.py MODEL_PARENT WORK            one run; torchrun starts several processes of it
-python train_widths_once.py MODEL_PARENT WORK MOMENT …   forks a run for each moment and kills it then, then one whole
+python train_widths_once.py MODEL_PARENT WORK FILE …     forks a run for each file and kills it when that is there, then one whole
 """
 
 from __future__ import annotations
@@ -32,18 +32,17 @@ def train(parent: Path, work: Path) -> None:
 
 def main() -> None:
     parent, work = Path(sys.argv[1]), Path(sys.argv[2])
-    moments = [float(word) for word in sys.argv[3:]]
-    if not moments:
+    files = sys.argv[3:]
+    if not files:
         train(parent, work)
         return
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # one thread everywhere: nothing is lost in a fork
-    for moment in [*moments, None]:
-        print(json.dumps(forked(parent, work, moment)), flush=True)
+    for file in [*files, None]:
+        print(json.dumps(forked(parent, work, file)), flush=True)
 
 
-def forked(parent: Path, work: Path, moment: float | None) -> tuple[int, float, str]:
-    """Exit code (-9 if killed), seconds, and the newest checkpoint that lies there."""
-    started = time.monotonic()
+def forked(parent: Path, work: Path, file: str | None) -> tuple[int, str]:
+    """Exit code (-9 if killed) and the checkpoints that lie there."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -56,13 +55,13 @@ def forked(parent: Path, work: Path, moment: float | None) -> tuple[int, float, 
         found, status = os.waitpid(child, os.WNOHANG)
         if found:
             break
-        if moment is not None and time.monotonic() - started >= moment:
+        if file is not None and (work / file).exists():
             os.kill(child, signal.SIGKILL)
             status = os.waitpid(child, 0)[1]
             break
         time.sleep(0.002)
     left = sorted(path.name for path in work.glob("checkpoint-*")) if work.is_dir() else []
-    return os.waitstatus_to_exitcode(status), time.monotonic() - started, " ".join(left)
+    return os.waitstatus_to_exitcode(status), " ".join(left)
 
 
 if __name__ == "__main__":
