@@ -1,7 +1,7 @@
 """Trains the widths of a learnt model from a process of its own: plainly, under torchrun, or killed again and again.
 
 python train_widths_once.py MODEL_PARENT WORK            one run; torchrun starts several processes of it
-python train_widths_once.py MODEL_PARENT WORK FILE …     forks a run for each file and kills it when that is there, then one whole
+python train_widths_once.py MODEL_PARENT WORK FILE …     a run for each file, killed when that is there, then one whole
 """
 
 from __future__ import annotations
