@@ -13,7 +13,7 @@ import numpy as np
 
 from laconic import engines
 from laconic.artifact import MANIFEST, Graph, Manifest, read, seal
-from laconic.measure.check import BATCH, read_probe
+from laconic.measure.check import BATCH, read_probe, record_name
 from laconic.probe import probe_examples, probe_features, write_probe
 from laconic.runtime.batches import run
 from laconic.tasks import Encoder, QuestionAnswering, SequenceClassification, TokenClassification, to_json
@@ -138,12 +138,12 @@ def record(folder: Path) -> None:
     said = {}
     for graph in opened.manifest.graphs:
         runner = engines.load(graph.engines[0], opened.path(graph.path), threads=1, precision="int8")
-        said[graph.engines[0]] = run(runner, probe.features, probe.pad_id, batch_size=BATCH)
+        said[record_name(graph)] = run(runner, probe.features, probe.pad_id, batch_size=BATCH)
     arrays = dict(np.load(folder / "probe.npz"))
     longest = arrays["input_ids"].shape[1]
     for name, rows in said.items():
         rows = [np.pad(row, ((0, longest - len(row)), (0, 0))) if row.ndim == 2 else row for row in rows]
-        arrays[f"logits_int8_{name}"] = np.stack(rows)
+        arrays[f"logits_{name}"] = np.stack(rows)
     rewrite_probe(folder, arrays)
 
 

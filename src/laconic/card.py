@@ -97,7 +97,8 @@ def _notes(manifest: Manifest) -> str:
     said = ""
     if "dynamic" in manifest.strategy.split("+"):
         said += "\n" + fill(DYNAMIC, 120) + "\n"
-    if any(graph.precision == "int8" and "all" not in graph.cpu_classes for graph in manifest.graphs):
+    runs = [graph for graph in manifest.graphs if graph.engines]
+    if not any(graph.precision != "int8" or "all" in graph.cpu_classes for graph in runs):
         said += "\n" + fill(ONE_CLASS, 120) + "\n"
     return said
 

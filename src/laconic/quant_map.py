@@ -27,6 +27,7 @@ REASONS = {
     "constant": "its input never changes",
     "unseen": "no calibration row reached it",
     "not_asked": "the strategy does not ask for it",
+    "harmful": "in INT8 it would move the answers of held-out rows",
 }
 """Why something stays float: the codes of the report, and what they mean."""
 
@@ -103,7 +104,8 @@ class QuantMap:
     """What becomes of every weight of a graph.
 
     `layers` and `tables` by the weight's name, `products` by the name of the graph's value that they give,
-    `left_float` by either name with a code of `REASONS`. `cpu_classes` are those on which the integers are right.
+    `left_float` by either name with a code of `REASONS`. `cpu_classes` are those on which the integers are right,
+    `product_classes` those whose graphs take the products in integers.
     """
 
     layers: Mapping[str, QuantLayer] = field(default_factory=dict)
@@ -111,6 +113,7 @@ class QuantMap:
     products: Mapping[str, QuantProduct] = field(default_factory=dict)
     left_float: Mapping[str, str] = field(default_factory=dict)
     cpu_classes: tuple[str, ...] = ("all",)
+    product_classes: tuple[str, ...] = ("all",)
 
     def __post_init__(self) -> None:
         for name, reason in self.left_float.items():
@@ -133,7 +136,11 @@ class QuantMap:
             arrays |= {f"table/integers/{name}": table.integers, f"table/scales/{name}": table.scales}
         for name, product in self.products.items():
             arrays[f"product/ranges/{name}"] = np.stack([_pair(product.left), _pair(product.right)])
-        notes = {"left_float": dict(self.left_float), "cpu_classes": list(self.cpu_classes)}
+        notes = {
+            "left_float": dict(self.left_float),
+            "cpu_classes": list(self.cpu_classes),
+            "product_classes": list(self.product_classes),
+        }
         arrays["notes"] = np.frombuffer(json.dumps(notes, ensure_ascii=False).encode(), np.uint8)
         with Path(path).open("wb") as stream:
             np.savez(stream, **arrays)  # type: ignore[arg-type]
@@ -158,6 +165,7 @@ class QuantMap:
                 },
                 left_float=notes["left_float"],
                 cpu_classes=tuple(notes["cpu_classes"]),
+                product_classes=tuple(notes["product_classes"]),
             )
         except _UNREADABLE as error:
             raise UserError(f"This is not a saved QuantMap: {error}.", where=str(path)) from None

@@ -159,11 +159,11 @@ def test_artifact_without_an_engine_here_is_refused(made, tmp_path):
 def test_graph_that_was_not_recorded_is_said(made, tmp_path):
     folder = copy(made("text", "int8"), tmp_path / "part")
     arrays = dict(np.load(folder / "probe.npz"))
-    rewrite_probe(folder, {name: array for name, array in arrays.items() if name != "logits_int8_openvino"})
+    rewrite_probe(folder, {name: array for name, array in arrays.items() if name != "logits_int8_quantized"})
     found = {(one.graph, one.engine): one for one in check(folder, threads=1)}
     assert found[OWN, "onnxruntime"].verdict == "ok"
     assert found[SHARED, "openvino"].verdict == found[SHARED, "onnxruntime"].verdict == "not recorded"
-    assert "('logits_int8_openvino')" in found[SHARED, "openvino"].reason
+    assert "('logits_int8_quantized')" in found[SHARED, "openvino"].reason
     with pytest.raises(Failure, match=r"There is nothing to compare with: probe.npz holds no logits of"):
         check(folder, "openvino", 1)
 
@@ -189,7 +189,7 @@ def test_logits_of_another_shape_are_said(made, tmp_path):
         lambda arrays: {},
         lambda arrays: {name: arrays[name] for name in arrays if name != "attention_mask"},
         lambda arrays: {**arrays, "logits_fp32": arrays["logits_fp32"][:-1]},
-        lambda arrays: {**arrays, "logits_int8_openvino": arrays["logits_fp32"][:, :1]},
+        lambda arrays: {**arrays, "logits_int8_quantized": arrays["logits_fp32"][:, :1]},
         lambda arrays: {name: array[:0] for name, array in arrays.items()},
         lambda arrays: {**arrays, "logits_fp32": np.array([{}] * 32, object)},
         lambda arrays: {**arrays, "attention_mask": np.ones(32)},

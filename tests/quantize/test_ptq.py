@@ -30,7 +30,10 @@ QKV = tuple(f"bert.encoder.layer.1.attention.self.{part}.weight" for part in ("q
 
 def made(proto: Any, *, attention: bool = False, samples: Samples = SAMPLES, **settings: Any) -> QuantMap:
     found = ptq(
-        proto, find_targets(proto, attention=attention), samples, PtqSettings(algo_list=("abs_max",), **settings)
+        proto,
+        find_targets(proto, attention=("scores", "context") if attention else ()),
+        samples,
+        PtqSettings(algo_list=("abs_max",), **settings),
     )
     return found["abs_max", "n"]
 

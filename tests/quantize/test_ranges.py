@@ -53,7 +53,7 @@ def test_whole_grid_comes_from_one_pass(small: Any) -> None:
 def test_products_of_attention_have_the_ranges_of_their_sides(small: Any) -> None:
     """Of the first layer: q and k from torch's own linear layers, P between 0 and 1."""
     proto, module = small()
-    targets = find_targets(proto, attention=True)
+    targets = find_targets(proto, attention=("scores", "context"))
     ranges = settle_ranges(proto, targets, samples({"n": 32}), ABS_MAX, {})["abs_max", "n"]
     state = {name: value.numpy() for name, value in module.state_dict().items()}
     name = "bert.encoder.layer.0.attention.self"

@@ -116,7 +116,7 @@ def test_every_layer_of_a_model_is_a_target_or_has_a_reason(small: Any) -> None:
 
 def test_products_are_targets_where_attention_is_asked_for(small: Any) -> None:
     proto = small().proto
-    targets = find_targets(proto, attention=True)
+    targets = find_targets(proto, attention=("scores", "context"))
     assert targets.products == tuple(find_products(proto))
     assert "not_asked" not in targets.left_float.values()
     scores, context = targets.products[:2]

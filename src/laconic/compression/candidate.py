@@ -24,6 +24,7 @@ from ..graphs.write_onnxruntime import write_onnxruntime
 from ..graphs.write_qdq import write_qdq
 from ..probe import write_probe
 from ..quant_map import QuantMap
+from ..quantize.dynamic import EXACT
 from ..runtime.choose import Pair, ranked
 from ..strategy import Plan
 from ..tasks import Feature
@@ -35,6 +36,9 @@ STANDARD = "onnx/model_quantized.onnx"
 
 FUSED = "onnx/model_onnxruntime.onnx"
 """ONNX Runtime's fused integer operators, over the weights of the standard file."""
+
+ATTENTION = "onnx/model_attention.onnx"
+"""The standard form with s8 products of attention, over the weights of the standard file, where sums have 32 bits."""
 
 SIGNED = "onnx/model_signed.onnx"
 """Q/DQ with s8 and zero point 0 only, as TensorRT asks for, over the weights of the standard file."""
@@ -62,7 +66,9 @@ class Candidate:
         graph = self.folder / pair.graph.path
         if emulated is None or pair.fits:
             return engines.load(pair.engine, graph, threads=threads, precision=pair.graph.precision)
-        return engines.load("onnxruntime", write_emulated(graph, emulated / f"{self.name}.onnx"), threads=threads)
+        return engines.load(
+            "onnxruntime", write_emulated(graph, emulated / f"{self.name}-{graph.stem}.onnx"), threads=threads
+        )
 
     def size(self, graph: Graph) -> int:
         """Bytes that an engine reads to run a graph."""
@@ -100,6 +106,11 @@ def _write_integer(
         return (Graph(STANDARD, tuple(reversed(standard)), "int8", classes),)
     others = {}
     graphs: tuple[Graph, ...] = (Graph(STANDARD, tuple(standard), "int8", classes),)
+    if quant_map.products and "openvino" in wanted:
+        others[Path(ATTENTION).name] = write_qdq(proto, quant_map, signed=False, signed_sides=True)
+        graphs = (Graph(ATTENTION, ("openvino",), "int8", EXACT, (STANDARD,)), *graphs)
+    if "all" not in quant_map.product_classes:
+        quant_map = replace(quant_map, products={})
     if "onnxruntime" in wanted:
         others[Path(FUSED).name] = write_onnxruntime(proto, quant_map)
         graphs = (Graph(FUSED, ("onnxruntime",), "int8", classes, (STANDARD,)), *graphs)

@@ -18,6 +18,7 @@ from ..quantize.ptq import PtqSettings, ptq
 from ..quantize.samples import Samples
 from ..quantize.targets import find_targets
 from ..strategy import Plan
+from .attention import kinds, settle_products
 from .options import MOVING, CompressOptions
 
 
@@ -36,6 +37,7 @@ def make(
     options: CompressOptions,
     samples: Samples | None,
     *,
+    centred_axis: int | None = None,
     width: str | None = None,
     skip_layers: Sequence[str] = (),
     sensitive: Sequence[str] = (),
@@ -46,8 +48,7 @@ def make(
     `width`: what names bear where a pruned model is at hand. `sensitive`: layers that are left float for the harm they
     do. All plans share one calibration. A plan that only prunes gives the graph as it is.
     """
-    attention = options.quantize_attention == "on"
-    targets = find_targets(proto, skip_layers=skip_layers, attention=attention)
+    targets = find_targets(proto, skip_layers=skip_layers, attention=kinds(options))
     if sensitive:
         kept = tuple(layer for layer in targets.layers if layer.name not in sensitive)
         targets = replace(targets, layers=kept, left_float=targets.left_float | dict.fromkeys(sensitive, "sensitive"))
@@ -58,6 +59,8 @@ def make(
     calibrated: Mapping[tuple[str, str], QuantMap] = {}
     if samples is not None and any(plan.quantizer == "ptq" for plan in plans):
         calibrated = ptq(proto, targets, samples, _settings(options), progress=progress)
+        if options.quantize_attention == "auto":
+            calibrated = settle_products(proto, calibrated, samples, centred_axis)
     made: list[Made] = []
     same: dict[str, str] = {}
     for plan in plans:
@@ -103,7 +106,7 @@ def _maps(
     name = plan.candidate(width=width)
     if plan.quantizer == "dynamic":
         return [(name, dynamic(targets, options.weight_quantize_type, options.cpu_classes))]
-    names = [layer.name for layer in targets.layers]
+    names = [one.name for one in (*targets.layers, *targets.products)]
     return [(name, QuantMap(left_float={**targets.left_float, **dict.fromkeys(names, "not_asked")}))]
 
 

@@ -63,7 +63,7 @@ class CompressOptions:
     round_type: str = option("round, or adaround: the rounding of weights learned per layer (round)", "round")
     bias_correction: bool = option("shift biases by the mean error of their layer (false)", False)
     smooth: str | float = option("move outliers into weights: auto, off, or a strength from 0 to 1 (auto)", "auto")
-    quantize_attention: str = option("INT8 for the two products of attention: auto, on, off (auto)", "auto")
+    quantize_attention: str = option("INT8 for the products of attention: on, off, auto: where it pays (auto)", "auto")
     skip_layers: tuple[str, ...] = option("patterns of layers that stay float (*pooler*), or auto (none)", ())
     sensitivity: bool = option("report what each layer in INT8 costs (false)", False)
     max_drop: float | None = option("largest drop of the score, a fraction; exit code 1 if it cannot be met")

@@ -110,6 +110,7 @@ class Search:
             parent.plans,
             self.options,
             samples,
+            centred_axis=parent.source.task.centred_axis,
             width=parent.width,
             skip_layers=parent.skip_layers,
             sensitive=sensitive,

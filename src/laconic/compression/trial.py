@@ -15,6 +15,7 @@ from ..errors import Failure
 from ..export import GRAPH
 from ..folder import longest, read_config
 from ..measure.benchmark import Contestant, alternate, full_batch
+from ..measure.check import record_name
 from ..measure.footprint import footprint
 from ..measure.score import Answers, Comparison, Score, answer, compare, score
 from ..progress import Progress
@@ -52,9 +53,9 @@ class Trial:
         self.length = min(LENGTH, source.task.max_seq_length, longest(here) or LENGTH)
 
     def runners(self, candidate: Candidate) -> dict[str, Engine]:
-        """What a probe records: the FP32 model that the candidate was made of, and the candidate on each engine.
+        """What a probe records: the FP32 model that the candidate was made of, and each graph of the candidate.
 
-        Each engine in its best graph; with exact sums where this CPU has none.
+        Each graph on the engine that suits it best; with exact sums where this CPU has none.
         """
         graph = candidate.source.fp32.path(GRAPH)
         own = candidate.source is self._source
@@ -63,9 +64,9 @@ class Trial:
             return {"fp32": before}
         found: dict[str, Engine] = {}
         for pair in candidate.pairs():
-            if pair.engine not in found:  # an engine's own graph comes first
-                found[pair.engine] = candidate.load(pair, emulated=self._scratch)
-        return {"fp32": before, **{f"int8_{engine}": runner for engine, runner in found.items()}}
+            if (name := record_name(pair.graph)) not in found:
+                found[name] = candidate.load(pair, emulated=self._scratch)
+        return {"fp32": before, **found}
 
     def look(self, candidate: Candidate) -> Comparison:
         """Compare a candidate with FP32 on a few rows."""
@@ -170,9 +171,10 @@ class Trial:
 
 
 def _build(one: Measured) -> tuple[Any, ...]:
-    """What decides speed: the model, the plan, the engine, which layers are integer and which of them are smoothed."""
-    layers, digest = one.candidate.quant_map.layers, one.candidate.source.digest
-    return digest, one.candidate.plan, one.engine, tuple((name, layer.smooth is None) for name, layer in layers.items())
+    """What decides speed: the model, the plan, the engine, what is integer and which layers are smoothed."""
+    made = one.candidate.quant_map
+    layers = tuple((name, layer.smooth is None) for name, layer in made.layers.items())
+    return one.candidate.source.digest, one.candidate.plan, one.engine, layers, tuple(made.products)
 
 
 def _work(engine: Any, batch: Any) -> Any:

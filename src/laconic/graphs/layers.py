@@ -34,14 +34,18 @@ class Layer:
     transposed: bool = False
 
 
+Kind = Literal["scores", "context"]
+"""QKᵀ and PV."""
+
+
 @dataclass(frozen=True)
 class Product:
-    """A plain MatMul of two activations inside attention: QKᵀ ("scores") or PV ("context"); `name` is what it gives."""
+    """A plain MatMul of two activations inside attention; `name` is what it gives."""
 
     name: str
     left: str
     right: str
-    kind: Literal["scores", "context"]
+    kind: Kind
 
 
 @dataclass(frozen=True)

@@ -14,18 +14,20 @@ from .write_inputs import Inputs
 from .write_tables import write_tables
 
 
-def write_qdq(proto: Any, quant_map: QuantMap, *, signed: bool) -> Any:
+def write_qdq(proto: Any, quant_map: QuantMap, *, signed: bool, signed_sides: bool = False) -> Any:
     """Give a new graph with a quantize–dequantize pair on every input that the map holds, and INT8 weights.
 
     `signed`: s8 inputs with zero point 0, the only form that TensorRT takes; else u8 with a zero point, which covers
-    one-sided inputs (GELU) with twice as many codes. On avx2 OpenVINO sums s8 products of attention wrongly (0.5 for
-    64, as it shifts one side to u8 and saturates); u8 ones are right everywhere.
+    one-sided inputs (GELU) with twice as many codes. `signed_sides`: q, k and v are s8 all the same. OpenVINO gains
+    nothing from products of attention with zero points, and much from s8 ones; but on avx2 it sums these wrongly (0.5
+    for 64, as it shifts one side to u8 and saturates), whereas u8 ones are right everywhere.
     A layer whose range is taken at run time keeps its float input: engines that quantize on their own do it there, as
     ONNX Runtime 1.31 does (`MatMulNBits`, inputs in blocks of 32).
     The old graph, from `unfold`, stays as it is.
     """
     rewrite = Rewrite(proto)
     inputs: Inputs[str] = Inputs(rewrite, lambda name, range_: _pair(rewrite, name, range_, signed))
+    sides: Inputs[str] = Inputs(rewrite, lambda name, range_: _pair(rewrite, name, range_, signed or signed_sides))
     weights: dict[str, str] = {}  # one weight may serve several matmuls
     for layer, quantized in matched(find_layers(proto), quant_map.layers):
         if layer.name not in weights:
@@ -37,8 +39,9 @@ def write_qdq(proto: Any, quant_map: QuantMap, *, signed: bool) -> Any:
             _set_bias(rewrite, layer, rewrite.constant(f"{layer.name}.bias", quantized.bias))
     for product, ranges in matched(find_products(proto), quant_map.products):
         matmul = rewrite.node(product.name)
-        matmul.input[0] = inputs.of(product.left, ranges.left)
-        matmul.input[1] = inputs.of(product.right, ranges.right)
+        left = inputs if product.kind == "context" else sides  # probabilities have no sign
+        matmul.input[0] = left.of(product.left, ranges.left)
+        matmul.input[1] = sides.of(product.right, ranges.right)
     write_tables(rewrite, quant_map)
     return rewrite.finish()
 

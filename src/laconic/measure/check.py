@@ -79,7 +79,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class Probe:
-    """The recorded inputs, without padding, and logits of each by name: `fp32`, `int8_onnxruntime`, `int8_openvino`."""
+    """The recorded inputs, without padding, and logits of each by name: `fp32`, `int8_quantized` and so on."""
 
     features: list[Feature]
     pad_id: int
@@ -145,8 +145,12 @@ def replay(probe: Probe, task: Task, graph: Graph, runner: Engine) -> Replay:
 
 
 def record_name(graph: Graph) -> str:
-    """What the probe calls the logits of a graph: INT8 ones by the engine that it was written for."""
-    return f"int8_{graph.engines[0]}" if graph.precision == "int8" else "fp32"
+    """What the probe calls the logits of a graph: INT8 ones by the graph's file.
+
+    >>> record_name(Graph("onnx/model_onnxruntime.onnx", ("onnxruntime",), "int8"))
+    'int8_onnxruntime'
+    """
+    return f"int8_{Path(graph.path).stem.removeprefix('model_')}" if graph.precision == "int8" else "fp32"
 
 
 def compare(recorded: Logits, here: Logits, fp32: Logits, precision: str, choose: Chooser) -> Change:

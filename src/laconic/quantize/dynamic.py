@@ -6,6 +6,9 @@ from ..quant_map import QuantLayer, QuantMap
 from .targets import Targets
 from .weights import quantize_weight
 
+EXACT = ("amx", "vnni")
+"""CPU classes whose integer sums have 32 bits."""
+
 
 def dynamic(targets: Targets, weight_quantize_type: str = "channel_wise_abs_max", cpu_classes: str = "all") -> QuantMap:
     """A `QuantMap` whose layers have no range."""
@@ -14,9 +17,10 @@ def dynamic(targets: Targets, weight_quantize_type: str = "channel_wise_abs_max"
         if layer.name not in layers:
             weight = quantize_weight(targets.weights[layer.name], weight_quantize_type, cpu_classes=cpu_classes)
             layers[layer.name] = QuantLayer(None, weight.integers, weight.scales)
-    return QuantMap(layers, left_float=targets.left_float, cpu_classes=valid_on(cpu_classes))
+    left_float = targets.left_float | {product.name: "not_asked" for product in targets.products}
+    return QuantMap(layers, left_float=left_float, cpu_classes=valid_on(cpu_classes))
 
 
 def valid_on(cpu_classes: str) -> tuple[str, ...]:
     """The classes on which integers made for `--cpu_classes` are right."""
-    return ("all",) if cpu_classes == "all" else ("amx", "vnni")
+    return ("all",) if cpu_classes == "all" else EXACT

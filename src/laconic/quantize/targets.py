@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from onnx import numpy_helper
 
-from ..graphs.layers import Layer, Product, find_layers, find_products, find_tables
+from ..graphs.layers import Kind, Layer, Product, find_layers, find_products, find_tables
 from ..quant_map import Floats
 from .skip import skipped
 
@@ -80,8 +80,11 @@ class Targets:
         )
 
 
-def find_targets(proto: Any, *, skip_layers: Sequence[str] = (), attention: bool = False) -> Targets:
-    """Find what to quantize; a pattern of `skip_layers` that names neither layer nor table is refused."""
+def find_targets(proto: Any, *, skip_layers: Sequence[str] = (), attention: Sequence[Kind] = ()) -> Targets:
+    """Find what to quantize; a pattern of `skip_layers` that names neither layer nor table is refused.
+
+    `attention`: the kinds of products to take.
+    """
     uses: dict[str, list[Layer]] = {}
     for layer in find_layers(proto):
         uses.setdefault(layer.name, []).append(layer)
@@ -104,6 +107,6 @@ def find_targets(proto: Any, *, skip_layers: Sequence[str] = (), attention: bool
             left_float[name] = "not_finite"
     chosen = tuple(layer for layers in uses.values() for layer in layers if layer.name not in left_float)
     products = find_products(proto)
-    if not attention:
-        left_float |= {product.name: "not_asked" for product in products}
-    return Targets(chosen, tuple(products) if attention else (), left_float, weights, biases)
+    left_float |= {product.name: "not_asked" for product in products if product.kind not in attention}
+    taken = tuple(product for product in products if product.kind in attention)
+    return Targets(chosen, taken, left_float, weights, biases)

@@ -1,0 +1,171 @@
+"""Four fine-tuned models at width 3/4, in FP32 and INT8: drop, fidelity, speed, size; beside each the control.
+
+    python benchmarks/pruned_models.py MODELS DATA [NAME …] [--work DIR] [--out benchmarks/results/pruned_models.md]
+
+The control is the unpruned model trained on with the same rows, steps and losses. Rows drawn from the training rows, which
+train nothing, choose the step of a width; dev rows report, and choose nothing. Speed is one thread, batch 16, length 128,
+in one alternating run. A training takes 10 to 30 minutes on 2 cores; --work keeps it. To try it: --steps 4 --rows 50.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from subjects import SEED, Log, Subject, machine, work_folder
+
+from laconic import data, engines, runtime
+from laconic.folder import ModelFolder, open_folder
+from laconic.measure.benchmark import Contestant, alternate, full_batch
+from laconic.measure.score import Comparison, Score, compare, score
+from laconic.prune import PruneSettings, train_widths
+from laconic.runtime import Predictor
+from laconic.tasks import Columns
+
+WIDTH = "3/4"
+CHOOSING = 500
+"""Training rows that choose the step of a width."""
+SETTINGS = PruneSettings(width_mult_list=(WIDTH,), distill_hidden=1.0)  # type: ignore[arg-type]
+TRAINING: dict[str, dict[str, Any]] = {
+    "mrpc": {"max_steps": 460, "save_steps": 115, "per_device_train_batch_size": 16, "learning_rate": 1e-4},
+    "tnews": {"max_steps": 1000, "save_steps": 250, "per_device_train_batch_size": 32, "learning_rate": 1e-4},
+    "msra_ner": {"max_steps": 600, "save_steps": 150, "per_device_train_batch_size": 16, "learning_rate": 1e-4},
+    "cmrc2018": {"max_steps": 400, "save_steps": 100, "per_device_train_batch_size": 8, "learning_rate": 1e-4},
+}
+BATCH, LENGTH = 16, 128
+FP32, PRUNED, INT8, CONTROL = "FP32", "width 3/4", "width 3/4, INT8", "FP32, trained on"
+
+
+@dataclass(frozen=True)
+class Split:
+    """What trains, what chooses the step, what reports."""
+
+    train: list[Any]
+    choose: list[Any]
+    report: list[Any]
+
+    @classmethod
+    def of(cls, subject: Subject, folder: ModelFolder, rows: int | None) -> Split:
+        found = folder.task.read(data.read(subject.train), Columns(), labelled=True)
+        order = torch.randperm(len(found), generator=torch.Generator().manual_seed(SEED)).tolist()
+        report = folder.task.read(data.read(subject.dev), Columns(), labelled=True)
+        train, choose = ([found[i] for i in part] for part in (order[CHOOSING:], order[:CHOOSING]))
+        return cls(train, choose[:rows], report[:rows])
+
+
+def trained(
+    folder: ModelFolder, split: Split, work: Path, settings: PruneSettings, training: Mapping[str, Any], log: Log
+) -> Path:
+    """The folder of the one width that is asked for, trained or found."""
+    start = time.perf_counter()
+    (made,) = train_widths(folder, split.train, split.choose, work, settings, training, seed=SEED)
+    minutes = (time.perf_counter() - start) / 60
+    log(f"  {made.name}: step {made.step} of {training['max_steps']}, {minutes:.1f} minutes")
+    return made.folder
+
+
+def open_all(subject: Subject, scratch: Path, rows: int | None, steps: int | None, log: Log) -> tuple[Any, Any]:
+    """Predictors by what they are, and the dev rows."""
+    folder = open_folder(subject.model, subject.task_options())
+    split, training = Split.of(subject, folder, rows), dict(TRAINING[subject.name])
+    if steps is not None:
+        training |= {"max_steps": steps, "save_steps": steps}
+    log(f"{subject.name}: {len(split.train)} training rows, {len(split.choose)} choose; {training}")
+    pruned = trained(folder, split, scratch / "width", SETTINGS, training, log)
+    whole = replace(SETTINGS, width_mult_list=(1,))  # type: ignore[arg-type]
+    control = trained(folder, split, scratch / "control", whole, training, log)
+    found = {}
+    for what, model in ((FP32, subject.model), (PRUNED, pruned), (CONTROL, control)):
+        place = scratch / f"fp32-{model.name}-{what == CONTROL}"
+        replace(subject, model=model).export(place)
+        found[what] = runtime.load(place, "onnxruntime")
+    made = scratch / "ptq"
+    # One calibrator, so that dev rows have nothing to choose.
+    replace(subject, model=pruned).compress(made, "--strategy", "ptq", "--algo_list", "min_max")
+    found[INT8] = runtime.load(made / "best")
+    return found, split.report
+
+
+def show_scores(
+    log: Log, name: str, found: Mapping[str, Predictor], rows: Sequence[Any]
+) -> dict[str, tuple[float, int]]:
+    """Drops by what it is, with the number of rows."""
+    scored: dict[str, Score] = {what: score(one, rows) for what, one in found.items()}
+    drops = {}
+    for what, given in scored.items():
+        seen: Comparison = compare(found[what], rows, scored[FP32], given)
+        metrics = ", ".join(f"{metric} {100 * value:.2f}" for metric, value in given.metrics.items())
+        if what == FP32 or seen.drop is None:
+            log.row(name, what, metrics, "", "", "", str(len(rows)))
+            continue
+        drop, low, high = (100 * value for value in (seen.drop.drop, seen.drop.low, seen.drop.high))
+        change = f"{seen.mean_abs_logit_change:.3f}" if seen.mean_abs_logit_change is not None else ""
+        same = f"{100 * seen.same_answer:.2f} %"
+        log.row(name, what, metrics, f"{drop:.2f} ({low:.2f} to {high:.2f})", same, change, str(len(rows)))
+        drops[what] = drop, len(rows)
+    return drops
+
+
+def show_speed(log: Log, name: str, scratch: Path, seconds: float) -> None:
+    """× the unpruned FP32 model on the same engine, and on the fastest."""
+    installed = [engine for engine in engines.installed() if engine != "torch"]
+    places = {FP32: next(scratch.glob(f"fp32-{name}-*")), PRUNED: next(scratch.glob("fp32-width_mult_0.75-*"))}
+    runners = [(what, runtime.load(place, engine, 1)) for what, place in places.items() for engine in installed]
+    runners += [(INT8, runtime.load(scratch / "ptq" / "best", threads=1))]
+    batch = full_batch(BATCH, LENGTH, runners[0][1].encoder.vocab_size)
+    contestants = [Contestant(what, one.engine.name, runs(one, batch)) for what, one in runners]
+    timings = alternate(contestants, contestants[0].label, seconds=seconds)
+    whole = {timing.engine: timing.ratio for timing in timings if timing.model == FP32}
+    for timing in timings:
+        own, fastest = timing.ratio / whole[timing.engine], timing.ratio / max(whole.values())
+        log.row(name, timing.model, timing.engine, f"{own:.2f}", f"{fastest:.2f}", f"{1000 * timing.seconds:.1f}")
+
+
+def runs(predictor: Predictor, batch: Any) -> Any:
+    return lambda: predictor.engine.run(batch)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", type=Path)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("names", nargs="*", default=list(TRAINING))
+    parser.add_argument("--steps", type=int, help="so many for every model (those of TRAINING)")
+    parser.add_argument("--rows", type=int, help="dev rows to report on, the first so many (all)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="for each contestant (5)")
+    parser.add_argument("--work", type=Path, help="keep trainings here, and use those that are")
+    parser.add_argument("--out", type=Path)
+    asked = parser.parse_args()
+    log = Log(asked.out)
+    log(f"python benchmarks/pruned_models.py MODELS DATA; {machine()}, {torch.get_num_threads()} threads train")
+    log(f"{SETTINGS.as_json()}")
+    drops: dict[str, list[tuple[float, int]]] = {}
+    with work_folder(asked.work) as scratch:
+        opened = {}
+        for name in asked.names:
+            subject = Subject.find(name, asked.models, asked.data)
+            opened[name] = open_all(subject, scratch / name, asked.rows, asked.steps, log)
+        log()
+        log.head("model", "what", "score", "drop (95 %)", "same answer", "mean abs. Δlogit", "dev rows")
+        for name, (found, rows) in opened.items():
+            for what, drop in show_scores(log, name, found, rows).items():
+                drops.setdefault(what, []).append(drop)
+        log()
+        for what, every in drops.items():
+            rows = sum(count for _, count in every)
+            pooled = sum(drop * count for drop, count in every) / rows
+            log(f"{what}: drop pooled over {rows} dev rows of {len(every)} models: {pooled:.2f} points")
+        log()
+        log(f"One thread, batch {BATCH}, length {LENGTH}:")
+        log.head("model", "what", "engine", "× FP32 on that engine", "× the fastest FP32", "ms a batch")
+        for name in asked.names:
+            show_speed(log, name, scratch / name, asked.seconds)
+
+
+if __name__ == "__main__":
+    main()

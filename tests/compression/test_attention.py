@@ -1,0 +1,121 @@
+"""Products of attention under `auto`: who gets them as integers, that no other graph has them, when they stay float."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import laconic
+from laconic.artifact import read
+from laconic.compression.attention import kinds, settle_products
+from laconic.compression.options import CompressOptions
+from laconic.engines.saturation import saturates
+from laconic.graphs.layers import find_products
+from laconic.graphs.read import unfold
+from laconic.measure.check import check
+from laconic.quant_map import QuantProduct, Range
+from laconic.quantize.ptq import PtqSettings, ptq
+from laconic.quantize.samples import Samples
+from laconic.quantize.targets import find_targets
+from laconic.tasks import Feature
+from widths import learnt
+
+OWN, STANDARD = "onnx/model_attention.onnx", "onnx/model_quantized.onnx"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that knows its rows, and the rows."""
+    made = tmp_path_factory.mktemp("attention")
+    learnt(made, hidden=64)
+    return made
+
+
+@pytest.fixture(scope="module")
+def compressed(folder: Path) -> tuple[dict[str, Any], Path]:
+    result = laconic.compress(
+        folder / "model", train_file=folder / "train.jsonl", eval_file=folder / "dev.jsonl",
+        output_dir=folder / "auto", strategy="ptq", algo_list="abs_max", calibration_rows=64,
+    )  # fmt: skip
+    return json.loads((folder / "auto" / "result.json").read_text()), result.path
+
+
+def test_auto_gives_openvino_a_graph_of_its_own_for_exact_sums(compressed: tuple[dict[str, Any], Path]) -> None:
+    content, path = compressed
+    artifact = read(path)
+    graphs = {graph.path: graph for graph in artifact.manifest.graphs}
+    assert (graphs[OWN].engines, graphs[OWN].cpu_classes, graphs[OWN].data) == (
+        ("openvino",),
+        ("amx", "vnni"),
+        (STANDARD,),
+    )
+    assert graphs[STANDARD].cpu_classes == ("all",)
+    assert (path / OWN).stat().st_size < 0.5 * (path / STANDARD).stat().st_size  # the weights are shared
+    products = [one for one in content["layers"] if one.get("kind") == "product"]
+    assert [one["precision"] for one in products] == ["int8", "int8"]
+    chosen, engine = laconic.runtime.choose(artifact, "openvino")
+    assert (chosen.path == OWN) == (not saturates("openvino"))
+    assert engine == "openvino"
+    replays = {(one.graph, one.engine): one for one in check(path)}
+    assert {one.verdict for one in replays.values()} == {"ok"}
+    assert ((OWN, "openvino") in replays) == (not saturates("openvino"))
+
+
+def test_no_graph_for_all_cpus_has_integer_products(compressed: tuple[dict[str, Any], Path]) -> None:
+    _, path = compressed
+
+    def quantizers(name: str) -> int:
+        proto = onnx.load(path / name, load_external_data=False)
+        return sum(node.op_type == "QuantizeLinear" for node in proto.graph.node)
+
+    own, others = (
+        quantizers(OWN),
+        {quantizers(f"onnx/model_{name}.onnx") for name in ("quantized", "onnxruntime", "signed")},
+    )
+    assert len(others) == 1
+    assert own == others.pop() + 2 * 2  # q and k of two layers
+
+
+def samples_and_graph(folder: Path, tmp_path: Path) -> tuple[Any, Samples]:
+    from laconic.graphs.export import export_onnx
+
+    export_onnx(folder / "model", tmp_path / "model.onnx")
+    random = np.random.default_rng(0)
+    rows = [Feature(i, random.integers(5, 60, 12), np.zeros(12, np.int64)) for i in range(24)]
+    return unfold(onnx.load(tmp_path / "model.onnx")), Samples(rows[:16], rows[16:], {"n": 16}, 0)
+
+
+def test_products_that_do_harm_stay_float_for_a_reason(folder: Path, tmp_path: Path) -> None:
+    proto, samples = samples_and_graph(folder, tmp_path)
+    found = ptq(proto, find_targets(proto, attention=("scores",)), samples, PtqSettings(algo_list=("abs_max",)))
+    assert {product.kind for product in find_products(proto) if product.name in found["abs_max", "n"].products} == {
+        "scores"
+    }
+    settled = settle_products(proto, found, samples, -1)["abs_max", "n"]
+    assert settled.products == found["abs_max", "n"].products
+    assert settled.product_classes == ("amx", "vnni")
+    # Ranges a thousandth as wide cut q and k off.
+    narrow = QuantProduct(Range(-1e-3, 1e-3), Range(-1e-3, 1e-3))
+    spoilt = {key: replace(one, products=dict.fromkeys(one.products, narrow)) for key, one in found.items()}
+    left = settle_products(proto, spoilt, samples, -1)["abs_max", "n"]
+    assert not left.products
+    assert {left.left_float[name] for name in found["abs_max", "n"].products} == {"harmful"}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, ("scores",)),
+        ({"engines": ("onnxruntime",)}, ()),
+        ({"quantize_attention": "off"}, ()),
+        ({"quantize_attention": "on", "engines": ("onnxruntime",)}, ("scores", "context")),
+    ],
+)
+def test_auto_takes_what_pays(options: dict[str, Any], expected: tuple[str, ...]) -> None:
+    assert kinds(CompressOptions(**options)) == expected
