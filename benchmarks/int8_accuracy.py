@@ -96,7 +96,8 @@ class Bench:
         options = CompressOptions(**{"strategy": ("ptq",), "algo_list": ("mse",), **changed})
         rows = divide_rows(Data(self._train), self._source, options, options.plans())
         samples = rows.encode(self._source.task, self._source.encoder).samples
-        made, same = make(self._source.proto, options.plans(), options, samples)
+        axis = self._source.task.centred_axis
+        made, same = make(self._source.proto, options.plans(), options, samples, centred_axis=axis)
         by_name = {one.name: one for one in made}
         given = {name: value for name, value in changed.items() if name != "algo_list"}
         flags = "".join(f" --{name} {str(value).lower()}" for name, value in given.items())

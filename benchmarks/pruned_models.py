@@ -2,9 +2,9 @@
 
     python benchmarks/pruned_models.py MODELS DATA [NAME …] [--work DIR] [--out benchmarks/results/pruned_models.md]
 
-The control is the unpruned model trained on with the same rows, steps and losses. Rows drawn from the training rows, which
-train nothing, choose the step of a width; dev rows report, and choose nothing. Speed is one thread, batch 16, length 128,
-in one alternating run. A training takes 10 to 30 minutes on 2 cores; --work keeps it. To try it: --steps 4 --rows 50.
+The control is the unpruned model trained on with the same rows, steps and losses. Rows drawn from the training rows,
+which train nothing, choose the step of a width; dev rows report, and choose nothing. Speed is one thread, batch 16,
+length 128, in one alternating run. --work keeps trainings. To try it: --steps 4 --rows 50.
 """
 
 from __future__ import annotations

@@ -135,3 +135,30 @@ def test_counts_of_parts_add_up():
     batch = {"input_ids": torch.zeros(3, 7), "attention_mask": MASK, "labels": torch.tensor([[0, -100]] * 3)}
     assert Counts.of([batch, batch]) == Counts(6.0, 24.0, 6.0)
     assert Counts.of([{"input_ids": torch.zeros(2, 5)}]) == Counts(2.0, 10.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [("SequenceClassification", SINGLE), ("TokenClassification", TOKENS), ("QuestionAnswering", QUESTION)],
+)
+def test_a_criterion_takes_the_place_of_the_tasks_loss(prunable, head, kind):
+    """Called as SPEC says: (logits, labels), of a question two tuples; a mean, of which parts make up the whole."""
+    model = load_module(prunable("bert", head, labels=3))
+    batch = {**batch_for(model), **labels_for(head, SINGLE)}
+    seen = []
+
+    def criterion(logits: Any, labels: Any) -> torch.Tensor:
+        seen.append(logits)
+        if kind == QUESTION:
+            return sum(torch.nn.functional.cross_entropy(*pair) for pair in zip(logits, labels, strict=True)) / 2
+        return torch.nn.functional.cross_entropy(logits.reshape(-1, 3), labels.reshape(-1))
+
+    with torch.no_grad():
+        output = model(**batch)
+    outputs, counts = as_tuple(output, output_names(model)), Counts.of([batch])
+    whole = label_loss(outputs, batch, kind, counts, criterion)
+    assert whole.item() == pytest.approx(output.loss.item(), rel=1e-5)
+    assert isinstance(seen[0], tuple) == (kind == QUESTION)
+    twice = Counts(2 * counts.rows, counts.tokens, counts.labelled)
+    assert label_loss(outputs, batch, kind, twice, criterion).item() == pytest.approx(whole.item() / 2)
+    assert label_loss(outputs, batch, kind, ONE, criterion).item() == pytest.approx(3 * whole.item())

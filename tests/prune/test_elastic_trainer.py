@@ -189,3 +189,21 @@ def test_other_tasks_train(tmp_path, head, make):
     trainer.evaluate()
     assert list(trainer.keep.best) == ["width_mult_0.5"]
     assert torch.isfinite(weights(trainer.elastic.model)).all()
+
+
+def test_a_criterion_of_the_users_decides_importance_and_the_label_loss(model, tmp_path):
+    """One that is the task's own changes nothing; one that asks for another answer teaches that."""
+    ours = torch.nn.CrossEntropyLoss()
+    task_order, own_order = (
+        prune_only(model, examples(model, "train"), replace(TWO, criterion=one))["width_mult_0.5"].state_dict()
+        for one in (None, ours)
+    )
+    assert all(torch.equal(task_order[name], own_order[name]) for name in task_order)
+
+    def first_label(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(logits, torch.zeros_like(labels))
+
+    settings = PruneSettings("1/2", distill_hidden=0, distill_logits=0, label_loss=1, criterion=first_label)
+    trainer = run(model, tmp_path, settings, max_steps=30, learning_rate=1e-3)
+    predictor = Predictor(model.task, model.encoder, engines.load("torch", trainer.elastic.carved("width_mult_0.5")))
+    assert {one.label for one in answer(predictor, examples(model, "dev")).answers} == {model.task.labels[0]}

@@ -6,6 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from torch.nn import CrossEntropyLoss
 
 from laconic.carve import Shape
 from laconic.errors import UserError
@@ -123,6 +124,8 @@ def test_settings_are_told_apart_in_json():
         {"width_mult_list": "1/2"},
         {"teacher": Path("t")},
         {"augment": dict},
+        {"criterion": max},
+        {"criterion": CrossEntropyLoss()},
         {"reorder": False},
     ]
     told = {str(PruneSettings(**change).as_json()) for change in ({}, *changed)}

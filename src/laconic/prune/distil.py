@@ -16,6 +16,7 @@ from torch.nn import functional
 from ..tasks import SequenceClassification, Task
 from ..tasks.sequence_classification import MULTI, REGRESSION, SINGLE
 from ..tasks.token_classification import IGNORED
+from .settings import Criterion
 
 TOKENS, QUESTION = "token_classification", "question_answering"
 Outputs = tuple[torch.Tensor, ...]
@@ -95,8 +96,15 @@ def logits_loss(
     return scale * _cross_entropy(one, two).sum() / counts.rows
 
 
-def label_loss(outputs: Outputs, batch: Mapping[str, Any], kind: str, counts: Counts) -> torch.Tensor:
-    """The task's own loss, as the model's head has it; `counts` of ones gives the sum over rows."""
+def label_loss(
+    outputs: Outputs, batch: Mapping[str, Any], kind: str, counts: Counts, criterion: Criterion | None = None
+) -> torch.Tensor:
+    """The task's own loss, as the model's head has it, or the user's; `counts` of ones gives the sum over rows."""
+    if criterion is not None:
+        both = kind == QUESTION
+        labels = (batch["start_positions"], batch["end_positions"]) if both else batch["labels"]
+        mean: torch.Tensor = criterion(outputs if both else outputs[0], labels)
+        return mean * (len(batch["input_ids"]) / counts.rows)
     if kind == QUESTION:
         targets = (batch["start_positions"], batch["end_positions"])
         ends = [

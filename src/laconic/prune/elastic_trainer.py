@@ -133,7 +133,8 @@ class ElasticTrainer(Trainer):  # type: ignore[misc]
             soft = logits_loss(outputs, taught, self.kind, mask, counts, settings.distill_temperature)
             loss = loss + settings.distill_logits * soft
         if settings.label_loss:
-            loss = loss + settings.label_loss * label_loss(outputs, batch, self.kind, counts)
+            hard = label_loss(outputs, batch, self.kind, counts, settings.criterion)
+            loss = loss + settings.label_loss * hard
         return loss
 
     def _average_gradients(self) -> None:

@@ -83,7 +83,7 @@ def _importance(
     kind, names = kind_of(folder.task), output_names(model)
 
     def loss(output: Any, batch: Mapping[str, Any]) -> torch.Tensor:
-        return label_loss(as_tuple(output, names), batch, kind, ONE)
+        return label_loss(as_tuple(output, names), batch, kind, ONE, settings.criterion)
 
     with progress.track("importance", len(dataset)) as advance:
 

@@ -17,6 +17,9 @@ from ..errors import UserError, nearest
 Augment = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """From a batch (tensors by name, labels among them) to another: more rows, words replaced."""
 
+Criterion = Callable[[Any, Any], Any]
+"""From logits and labels to the batch's mean loss; of a question, both are tuples (start, end)."""
+
 IMPORTANCE = ("labels", "teacher")
 
 
@@ -55,6 +58,8 @@ class PruneSettings:
     """A model folder; None: the model itself, unpruned."""
     augment: Augment | None = None
     """Applied to each batch before teacher and student see it; from Python only."""
+    criterion: Criterion | None = None
+    """In the place of the task's own loss, for importance and for `label_loss`; from Python only."""
     reorder: bool = True
     """False shows what training gives without the order of importance: for benchmarks."""
 
@@ -103,9 +108,8 @@ class PruneSettings:
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         for name in ("width_mult_list", "depth_mult_list"):
             plain[name] = [str(share) for share in plain[name]]
-        hook = self.augment
-        named = None if hook is None else f"{hook.__module__}.{getattr(hook, '__qualname__', type(hook).__qualname__)}"
-        return {**plain, "teacher": None if self.teacher is None else str(self.teacher), "augment": named}
+        plain |= {name: _function_name(plain[name]) for name in ("augment", "criterion")}
+        return {**plain, "teacher": None if self.teacher is None else str(self.teacher)}
 
 
 def parse_shares(given: Any, option: str) -> tuple[Fraction, ...]:
@@ -133,6 +137,10 @@ def target_name(width: Fraction, depth: Fraction = Fraction(1)) -> str:
     ('width_mult_0.75', 'width_mult_2_3-depth_mult_0.5')
     """
     return f"width_mult_{_shown(width)}" + ("" if depth == 1 else f"-depth_mult_{_shown(depth)}")
+
+
+def _function_name(given: Callable[..., Any] | None) -> str | None:
+    return given and f"{given.__module__}.{getattr(given, '__qualname__', type(given).__qualname__)}"
 
 
 def _parse(word: Any, option: str) -> Fraction:
