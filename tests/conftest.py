@@ -17,6 +17,13 @@ LABELS = {
 }
 
 
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Pages of the docs run beside each other."""
+    from scheduling import ByFileOrPage
+
+    return ByFileOrPage(config, log)
+
+
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """A one-layer model by head and family, with labels that have names."""
