@@ -12,24 +12,21 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from subjects import SEED, Log, Subject, machine, work_folder
+from subjects import SEED, Log, Split, Subject, machine, work_folder
 
-from laconic import data, engines, runtime
+from laconic import engines, runtime
 from laconic.folder import ModelFolder, open_folder
 from laconic.measure.benchmark import Contestant, alternate, full_batch
 from laconic.measure.score import Comparison, Score, compare, score
 from laconic.prune import PruneSettings, train_widths
 from laconic.runtime import Predictor
-from laconic.tasks import Columns
 
 WIDTH = "3/4"
-CHOOSING = 500
-"""Training rows that choose the step of a width."""
 SETTINGS = PruneSettings(width_mult_list=(WIDTH,), distill_hidden=1.0)  # type: ignore[arg-type]
 TRAINING: dict[str, dict[str, Any]] = {
     "mrpc": {"max_steps": 460, "save_steps": 115, "per_device_train_batch_size": 16, "learning_rate": 1e-4},
@@ -39,23 +36,6 @@ TRAINING: dict[str, dict[str, Any]] = {
 }
 BATCH, LENGTH = 16, 128
 FP32, PRUNED, INT8, CONTROL = "FP32", "width 3/4", "width 3/4, INT8", "FP32, trained on"
-
-
-@dataclass(frozen=True)
-class Split:
-    """What trains, what chooses the step, what reports."""
-
-    train: list[Any]
-    choose: list[Any]
-    report: list[Any]
-
-    @classmethod
-    def of(cls, subject: Subject, folder: ModelFolder, rows: int | None) -> Split:
-        found = folder.task.read(data.read(subject.train), Columns(), labelled=True)
-        order = torch.randperm(len(found), generator=torch.Generator().manual_seed(SEED)).tolist()
-        report = folder.task.read(data.read(subject.dev), Columns(), labelled=True)
-        train, choose = ([found[i] for i in part] for part in (order[CHOOSING:], order[:CHOOSING]))
-        return cls(train, choose[:rows], report[:rows])
 
 
 def trained(
@@ -72,7 +52,7 @@ def trained(
 def open_all(subject: Subject, scratch: Path, rows: int | None, steps: int | None, log: Log) -> tuple[Any, Any]:
     """Predictors by what they are, and the dev rows."""
     folder = open_folder(subject.model, subject.task_options())
-    split, training = Split.of(subject, folder, rows), dict(TRAINING[subject.name])
+    split, training = Split.of(subject, folder.task, rows), dict(TRAINING[subject.name])
     if steps is not None:
         training |= {"max_steps": steps, "save_steps": steps}
     log(f"{subject.name}: {len(split.train)} training rows, {len(split.choose)} choose; {training}")

@@ -3,10 +3,12 @@
     python benchmarks/pruning.py MODELS DATA [--name mrpc] [--widths 3/4 2/3 1/2 1/4] [--steps 460] [--work DIR]
                                  [--out benchmarks/results/pruning.md]
 
-Beside the trained widths: the same widths pruned without training, trained without reordering, and the unpruned model
-trained on with the same rows, steps and losses. Speed is that of the exported FP32 graphs, one thread, batch 16, length
-128, in alternating runs. The cost of a training step is measured against plain fine-tuning, alternating too. Dev rows
-choose and report: see the note in the output. To try it: --steps 4 --seconds 0.1 --eval_rows 50.
+
+Beside the trained widths: the same widths pruned without training, trained without reordering, with neither, the
+unpruned model trained on with the same rows, steps and losses, and, if asked for, each width alone. Rows drawn from the
+training rows, which train nothing, choose the step of a width; dev rows report. Speed is that of the exported FP32
+graphs, one thread, batch 16, length 128, in alternating runs; so is the cost of a training step against plain
+fine-tuning. To try it: --steps 4 --seconds 0.1 --eval_rows 50.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from subjects import SEED, Log, Subject, machine, work_folder
+from subjects import SEED, Log, Split, Subject, machine, work_folder
 
-from laconic import data, engines
+from laconic import engines
 from laconic.carve import shape_of
 from laconic.engines.torch import input_names, load_module
 from laconic.families import find
@@ -33,7 +35,6 @@ from laconic.prune import Elastic, Pruned, PruneSettings, prune_only, save_carve
 from laconic.prune.distil import Counts, hidden_loss, kind_of, label_loss, logits_loss
 from laconic.prune.states import record_states
 from laconic.runtime import Predictor
-from laconic.tasks import Columns
 
 BATCH, LENGTH = 16, 128
 FULL = "unpruned"
@@ -41,47 +42,56 @@ FULL = "unpruned"
 
 @dataclass(frozen=True)
 class Rows:
-    """What trains, and what chooses and reports."""
+    """A model, and its rows by what they do."""
 
     folder: ModelFolder
-    train: list[Any]
-    dev: list[Any]
+    split: Split
+
+    @property
+    def dev(self) -> list[Any]:
+        return self.split.report
 
     def score(self, model: Any) -> tuple[Predictor, Score]:
         predictor = Predictor(self.folder.task, self.folder.encoder, engines.load("torch", model))
         return predictor, score(predictor, self.dev)
 
 
-def read_rows(subject: Subject, train_rows: int | None, eval_rows: int | None) -> Rows:
-    folder = open_folder(subject.model, subject.task_options())
-    train = folder.task.read(data.read(subject.train), Columns(), labelled=True)
-    if train_rows is not None:
-        order = torch.randperm(len(train), generator=torch.Generator().manual_seed(SEED))
-        train = [train[int(i)] for i in order[:train_rows]]
-    return Rows(folder, train, folder.task.read(data.read(subject.dev), Columns(), labelled=True)[:eval_rows])
-
-
 def train(rows: Rows, work: Path, settings: PruneSettings, training: Mapping[str, Any]) -> tuple[Pruned, ...]:
-    return train_widths(rows.folder, rows.train, rows.dev, work, settings, training, seed=SEED)
+    return train_widths(rows.folder, rows.split.train, rows.split.choose, work, settings, training, seed=SEED)
+
+
+VARIANTS = ("trained", "pruned, not trained", "trained, not reordered", "neither", "unpruned, trained on", "each alone")
+Found = list[tuple[str, Any, str]]
+"""Width, model and step."""
+
+
+def make_variant(what: str, rows: Rows, settings: PruneSettings, training: Mapping[str, Any], scratch: Path) -> Found:
+    """Every width of one variant."""
+    plain = replace(settings, reorder=False)
+    if what in ("pruned, not trained", "neither"):
+        asked = plain if what == "neither" else settings
+        return [(n, model, "") for n, model in prune_only(rows.folder, rows.split.train, asked, seed=SEED).items()]
+    runs = {
+        "trained": [settings],
+        "trained, not reordered": [plain],
+        "unpruned, trained on": [replace(settings, width_mult_list=(1,))],  # type: ignore[arg-type]
+        "each alone": [replace(settings, width_mult_list=(width,)) for width in settings.width_mult_list],
+    }[what]
+    places = [scratch / f"{what.replace(',', '').replace(' ', '-')}-{number}" for number in range(len(runs))]
+    made = [one for run, place in zip(runs, places, strict=True) for one in train(rows, place, run, training)]
+    return [(FULL if what == "unpruned, trained on" else one.name, one.folder, str(one.step)) for one in made]
 
 
 def show_scores(
-    log: Log, rows: Rows, settings: PruneSettings, training: Mapping[str, Any], scratch: Path
+    log: Log,
+    rows: Rows,
+    settings: PruneSettings,
+    training: Mapping[str, Any],
+    scratch: Path,
+    asked: Sequence[str],
 ) -> dict[str, Path]:
     """Drop and fidelity of every variant; gives the folders of the trained widths."""
-    trained = train(rows, scratch / "trained", settings, training)
-    variants: dict[str, list[tuple[str, Any, str]]] = {
-        "trained": [(one.name, one.folder, str(one.step)) for one in trained],
-        "pruned, not trained": [
-            (n, m, "") for n, m in prune_only(rows.folder, rows.train, settings, seed=SEED).items()
-        ],
-    }
-    unordered = train(rows, scratch / "unordered", replace(settings, reorder=False), training)
-    variants["trained, not reordered"] = [(one.name, one.folder, str(one.step)) for one in unordered]
-    cut = prune_only(rows.folder, rows.train, replace(settings, reorder=False), seed=SEED)
-    variants["neither"] = [(name, model, "") for name, model in cut.items()]
-    on = train(rows, scratch / "unpruned", replace(settings, width_mult_list=(1,)), training)  # type: ignore[arg-type]
-    variants["unpruned, trained on"] = [(FULL, one.folder, str(one.step)) for one in on]
+    variants = {what: make_variant(what, rows, settings, training, scratch) for what in asked}
     _, reference = rows.score(rows.folder.path)
     log(f"The model itself: {reference.metric} {100 * reference.value:.2f} on {reference.rows} dev rows.")
     log.head("what", "width", "step", reference.metric, "drop (95 %)", "same answers %", "mean abs Δlogit")
@@ -93,7 +103,7 @@ def show_scores(
             shown = f"{100 * drop.drop:.2f} ({100 * drop.low:.2f} to {100 * drop.high:.2f})" if drop else ""
             change = "" if found.mean_abs_logit_change is None else f"{found.mean_abs_logit_change:.3f}"
             log.row(what, name, step, f"{100 * scored.value:.2f}", shown, f"{100 * found.same_answer:.1f}", change)
-    return {one.name: one.folder for one in trained}
+    return {name: folder for name, folder, _ in variants.get("trained", [])}
 
 
 def show_speed(log: Log, rows: Rows, folders: Mapping[str, Path], scratch: Path, seconds: float) -> None:
@@ -202,7 +212,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--distill_hidden", type=float, default=0.1)
     parser.add_argument("--distill_logits", type=float, default=1.0)
     parser.add_argument("--label_loss", type=float, default=0.0)
-    parser.add_argument("--train_rows", type=int, help="at most so many, drawn by seed (all)")
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=VARIANTS[:-1])
     parser.add_argument("--eval_rows", type=int, help="the first so many (all)")
     parser.add_argument("--seconds", type=float, default=10.0, help="for each contestant (10)")
     parser.add_argument("--only", nargs="+", choices=["scores", "speed", "cost"], default=["scores", "speed", "cost"])
@@ -215,7 +225,8 @@ def main() -> None:
     asked = parse()
     log = Log(asked.out)
     subject = Subject.find(asked.name, asked.models, asked.data)
-    rows = read_rows(subject, asked.train_rows, asked.eval_rows)
+    folder = open_folder(subject.model, subject.task_options())
+    rows = Rows(folder, Split.of(subject, folder.task, asked.eval_rows))
     settings = PruneSettings(
         width_mult_list=asked.widths,
         depth_mult_list=asked.depths,
@@ -230,18 +241,18 @@ def main() -> None:
         "learning_rate": asked.learning_rate,
     }
     log(f"python benchmarks/pruning.py MODELS DATA; {subject.name}, {machine()}")
-    log(f"{len(rows.train)} training rows; {training}; {settings.as_json()}")
-    log("Dev rows chose the step of each width, and report it: a clean score needs rows of its own.")
+    log(f"{len(rows.split.train)} training rows; {training}; {settings.as_json()}")
+    log(f"{len(rows.split.choose)} training rows, which train nothing, choose the step of each width; dev rows report.")
     with work_folder(asked.work) as scratch:
         folders: dict[str, Path] = {}
         if "scores" in asked.only:
             log()
-            folders = show_scores(log, rows, settings, training, scratch)
+            folders = show_scores(log, rows, settings, training, scratch, asked.variants)
         if "speed" in asked.only:
             log()
             log(f"FP32 graphs, one thread, batch {BATCH}, length {LENGTH}:")
             if not folders:  # weights make no difference to speed
-                models = prune_only(rows.folder, rows.train, replace(settings, reorder=False), seed=SEED)
+                models = prune_only(rows.folder, rows.split.train, replace(settings, reorder=False), seed=SEED)
                 places = {name: scratch / "untrained" / name for name in models}
                 folders = {
                     n: save_carved(models[n], places[n], source=rows.folder.path, overwrite=True) for n in models

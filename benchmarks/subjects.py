@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 from scores import SETTINGS, laconic
 
@@ -22,7 +23,7 @@ from laconic.graphs.read import unfold
 from laconic.options import TaskOptions
 from laconic.quantize.samples import Samples
 from laconic.runtime import Predictor
-from laconic.tasks import Columns
+from laconic.tasks import Columns, Task
 
 TRAIN = {"mrpc": "train.tsv", "tnews": "train.json", "msra_ner": "train.txt", "cmrc2018": "train.json"}
 SEED = 42
@@ -80,6 +81,28 @@ class Subject:
             for chosen in (plan.calibration[:rows], plan.judging)
         )
         return Samples(calibrate, judge, {str(rows): len(calibrate)}, encoder.pad_id)
+
+
+CHOOSING = 500
+"""Training rows that choose the step of a width."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Labelled examples: what trains, what chooses among steps (drawn from the training rows), what reports (dev)."""
+
+    train: list[Any]
+    choose: list[Any]
+    report: list[Any]
+
+    @classmethod
+    def of(cls, subject: Subject, task: Task, rows: int | None = None) -> Split:
+        """Drawn by seed; `rows`: of those that choose or report the first so many."""
+        found = task.read(data.read(subject.train), Columns(), labelled=True)
+        order = [int(i) for i in np.random.default_rng(SEED).permutation(len(found))]
+        report = task.read(data.read(subject.dev), Columns(), labelled=True)
+        train, choose = ([found[i] for i in part] for part in (order[CHOOSING:], order[:CHOOSING]))
+        return cls(train, choose[:rows], report[:rows])
 
 
 def plain_graph(path: Path, *, first_position: bool) -> Any:
