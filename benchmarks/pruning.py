@@ -3,7 +3,6 @@
     python benchmarks/pruning.py MODELS DATA [--name mrpc] [--widths 3/4 2/3 1/2 1/4] [--steps 460] [--work DIR]
                                  [--out benchmarks/results/pruning.md]
 
-
 Beside the trained widths: the same widths pruned without training, trained without reordering, with neither, the
 unpruned model trained on with the same rows, steps and losses, and, if asked for, each width alone. Rows drawn from the
 training rows, which train nothing, choose the step of a width; dev rows report. Speed is that of the exported FP32

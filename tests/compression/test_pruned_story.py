@@ -220,3 +220,26 @@ def test_widths_and_depths_are_trained_together(tmp_path: Path) -> None:
     assert [one.name for one in result.candidates] == [f"{name}-dynamic" for name in names]
     smaller, larger = (one.size for one in result.candidates)
     assert smaller < larger < result.fp32.size
+
+
+@pytest.mark.slow
+def test_max_drop_is_sought_among_all_models_on_all_engines(tmp_path: Path) -> None:
+    """A limit that nothing holds: more rows, then layers left float, of the user's model and of the pruned one."""
+    folder = learnt(tmp_path, hidden=64).path
+    given: dict[str, Any] = {**QUICK, "engines": "onnxruntime openvino", "max_steps": 2, "learning_rate": 0.1}
+    result = laconic.compress(
+        folder, train_file=tmp_path / "train.jsonl", eval_file=tmp_path / "dev.jsonl", output_dir=tmp_path / "out",
+        strategy=["dynabert+ptq"], width_mult_list=["1/2", "3/4"], algo_list="mse", calibration_rows=16, max_drop=0.0,
+        sensitivity=True, **given,
+    )  # fmt: skip
+    content = json.loads((tmp_path / "out" / "result.json").read_text())
+    names = {one["name"] for one in content["candidates"]} | {one["name"] for one in content["screened_out"]}
+    for width in ("0.5", "0.75"):
+        assert {f"width_mult_{width}-mse{ending}" for ending in ("16", "64", "16-float1", "16-float2")} <= names
+    assert content["met_max_drop"] is False
+    assert result.best.comparison.drop is not None
+    assert result.best.comparison.drop.drop > 0
+    assert "bert.encoder.layer.0.intermediate.dense.weight" in content["sensitivity"]
+    for engine in ("onnxruntime", "openvino"):
+        texts = read_rows(tmp_path / "dev.jsonl").records
+        assert len(runtime.load(result.path, engine=engine).predict([row["text"] for row in texts])) == len(texts)

@@ -207,3 +207,13 @@ def test_a_criterion_of_the_users_decides_importance_and_the_label_loss(model, t
     trainer = run(model, tmp_path, settings, max_steps=30, learning_rate=1e-3)
     predictor = Predictor(model.task, model.encoder, engines.load("torch", trainer.elastic.carved("width_mult_0.5")))
     assert {one.label for one in answer(predictor, examples(model, "dev")).answers} == {model.task.labels[0]}
+
+
+@pytest.mark.parametrize("distils", [True, False])
+def test_dropout_is_off_where_a_teacher_is_followed(model, tmp_path, distils):
+    """The same batch twice gives the same loss; labels alone are learnt with the model's own dropout."""
+    settings = replace(TWO, **({} if distils else {"distill_hidden": 0, "distill_logits": 0, "label_loss": 1}))
+    trainer = trainer_for(model, tmp_path, examples(model, "train"), [], settings)
+    batch = next(iter(trainer.get_train_dataloader()))
+    losses = {float(trainer.training_step(trainer.elastic, batch)) for _ in range(3)}
+    assert (len(losses) == 1) == distils

@@ -74,7 +74,9 @@ class ElasticTrainer(Trainer):  # type: ignore[misc]
         self, model: nn.Module, inputs: Mapping[str, Any], num_items_in_batch: Any = None
     ) -> torch.Tensor:
         """Add up the gradients of all shapes on one part of a batch; give the sum of their losses."""
-        model.train()
+        # Dropout would be noise in what is compared with the teacher's states: TNEWS at width 3/4 has 92.0 % of its
+        # answers after 150 steps without, 91.6 % after 300 with it.
+        model.train(not self.settings.distils)
         if callable(getattr(self.optimizer, "train", None)):  # schedule-free optimizers have two modes
             self.optimizer.train()
         batch = self._prepare_inputs(inputs)

@@ -83,6 +83,11 @@ class PruneSettings:
             raise UserError(f"The 'importance_rows' option must be at least 1. Got {self.importance_rows}.")
 
     @property
+    def distils(self) -> bool:
+        """Whether there is anything to learn from the teacher; if not, training is plain fine-tuning."""
+        return self.distill_hidden > 0 or self.distill_logits > 0
+
+    @property
     def needs_labels(self) -> bool:
         """Whether training rows must carry labels; without, any text will do."""
         return self.label_loss > 0 or (self.importance == "labels" and self.reorder)
