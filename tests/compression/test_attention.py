@@ -100,7 +100,7 @@ def test_products_that_do_harm_stay_float_for_a_reason(folder: Path, tmp_path: P
     settled = settle_products(proto, found, samples, -1)["abs_max", "n"]
     assert settled.products == found["abs_max", "n"].products
     assert settled.product_classes == ("amx", "vnni")
-    # Ranges a thousandth as wide cut q and k off; harm to one candidate is harm to all.
+    # Ranges a thousandth as wide cut q and k off: none of the candidates keeps its products.
     narrow = QuantProduct(Range(-1e-3, 1e-3), Range(-1e-3, 1e-3))
     spoilt = {**found, ("mse", "n"): replace(settled, products=dict.fromkeys(settled.products, narrow))}
     for left in settle_products(proto, spoilt, samples, -1).values():
