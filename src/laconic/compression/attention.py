@@ -25,8 +25,8 @@ from .emulate import write_emulated
 from .options import CompressOptions
 
 MOST = 1.25
-"""Times as far as without them the products may move the logits, in the geometric mean of the calibrators: one alone may
-be 0.9 to 1.35 by chance (MRPC, TNEWS). Probabilities in 256 steps move them by 1.3 to 7 times as far."""
+"""Times as far as without them the products may move the logits, in the geometric mean of the calibrators: one alone
+may be 0.9 to 1.35 by chance (MRPC, TNEWS). Probabilities in 256 steps move them by 1.3 to 7 times as far."""
 ROWS, TINY = 128, 1e-9
 """Windows that tell it, at most; what counts as no move at all."""
 
