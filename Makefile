@@ -35,6 +35,7 @@ fmt: $(STAMP)-dev
 
 docs: $(STAMP)-dev
 	$(BIN)/python docs/write_reference.py
+	$(BIN)/python docs/quote_results.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .coverage* build dist

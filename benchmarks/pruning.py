@@ -1,6 +1,6 @@
 """Widths of one model, trained in one run: drop, fidelity, speed and size, and what each part of the method gives.
 
-    python benchmarks/pruning.py MODELS DATA [--name mrpc] [--widths 3/4 2/3 1/2 1/4] [--steps 460] [--work DIR]
+    python benchmarks/pruning.py MODELS DATA [--name mrpc] [--widths 3/4 2/3 1/2 1/4] [--steps 160] [--work DIR]
                                  [--out benchmarks/results/pruning.md]
 
 Beside the trained widths: the same widths pruned without training, trained without reordering, with neither, the
@@ -204,11 +204,11 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--name", default="mrpc")
     parser.add_argument("--widths", nargs="+", default=["3/4", "2/3", "1/2", "1/4"])
     parser.add_argument("--depths", nargs="+", default=["1"])
-    parser.add_argument("--steps", type=int, default=460)
-    parser.add_argument("--save_steps", type=int, default=115)
+    parser.add_argument("--steps", type=int, default=160)
+    parser.add_argument("--save_steps", type=int, default=80)
     parser.add_argument("--batch_size", type=int, default=16)
-    parser.add_argument("--learning_rate", type=float, default=2e-5)
-    parser.add_argument("--distill_hidden", type=float, default=0.1)
+    parser.add_argument("--learning_rate", type=float, default=1e-4)
+    parser.add_argument("--distill_hidden", type=float, default=1.0)
     parser.add_argument("--distill_logits", type=float, default=1.0)
     parser.add_argument("--label_loss", type=float, default=0.0)
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=VARIANTS[:-1])

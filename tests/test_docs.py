@@ -41,6 +41,13 @@ def test_command_reference_is_what_the_code_says():
     assert write_reference.PAGE.read_text(encoding="utf-8") == write_reference.page(), "run: make docs"
 
 
+def test_benchmark_page_quotes_the_results():
+    sys.path.insert(0, str(ROOT / "docs"))
+    import quote_results
+
+    assert quote_results.PAGE.read_text(encoding="utf-8") == quote_results.page(), "run: make docs"
+
+
 @pytest.mark.parametrize(
     "page", sorted((ROOT / "docs").rglob("*.md")) + sorted(ROOT.glob("*.md")), ids=lambda p: p.name
 )
