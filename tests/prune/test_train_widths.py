@@ -242,3 +242,20 @@ def test_a_teacher_that_does_not_fit_is_refused(model, tmp_path, fields, setting
             PruneSettings(teacher=teacher, **settings), {},
         )  # fmt: skip
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(("student", "teacher"), [("bert", "distilbert"), ("distilbert", "bert")])
+def test_a_teacher_of_another_family_is_given_its_own_inputs(model, tmp_path, student, teacher):
+    names = {"id2label": model.config["id2label"], "label2id": model.config["label2id"]}
+    own, other = (build(tmp_path / kind, kind, labels=2, vocab=400, **names) for kind in (student, teacher))
+    seen: list[set[str]] = []
+
+    def look(batch: Any) -> Any:
+        seen.append(set(batch))
+        return batch
+
+    settings = PruneSettings("1/2", importance="teacher", distill_hidden=0, teacher=other, augment=look)
+    rows = examples(model, "train")
+    (only,) = train_widths(open_folder(own), rows, rows[:8], tmp_path / "work", settings, {"max_steps": 1})
+    assert only.step == 1
+    assert seen == [{"input_ids", "attention_mask", "token_type_ids"}]

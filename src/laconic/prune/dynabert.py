@@ -137,7 +137,7 @@ def train_widths(
             args=arguments,
             train_dataset=dataset,
             eval_dataset=eval_examples,
-            data_collator=Collator(folder.encoder, input_names(model)),
+            data_collator=Collator(folder.encoder, {*input_names(model), *input_names(teacher)}),
         )
         _train(trainer, begun, [target.name for target in targets], steps_of(arguments, len(dataset)), progress)
         made = tuple(
