@@ -114,6 +114,14 @@ def test_engines_that_agree_to_a_millionth_of_large_logits_are_offered(model_fol
     assert exported.artifact.manifest.graphs[0].engines == ("onnxruntime", "openvino")
 
 
+def test_weights_beside_the_graph_are_counted_as_the_graphs(model_folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("laconic.graphs.export._PROTOBUF_LIMIT", 1000)
+    artifact = export(open_folder(model_folder()), tmp_path / "artifact").artifact
+    (graph,) = artifact.manifest.graphs
+    assert graph.data == ("onnx/model.onnx.data",)
+    assert artifact.loaded_bytes(graph) == sum(path.stat().st_size for path in (artifact.folder / "onnx").iterdir())
+
+
 def test_card_tells_labels_and_score(scored):
     text = (scored.artifact.folder / "README.md").read_text(encoding="utf-8")
     assert "`bad`, `fair`, `good`" in text

@@ -15,7 +15,7 @@ from .card import card
 from .engines.torch import TorchEngine, input_names, load_module, quiet_transformers
 from .folder import ModelFolder
 from .graphs.agree import allowed
-from .graphs.export import check_input_dtype, export_onnx
+from .graphs.export import check_input_dtype, export_onnx, weights_file
 from .graphs.parity import difference
 from .measure.score import Score, score
 from .probe import probe_batches, probe_examples, probe_features, write_probe
@@ -70,7 +70,7 @@ def export(
             inputs=input_names(module),
             input_dtype=input_dtype,
             pad_token_id=encoder.pad_id,
-            graphs=(Graph(GRAPH, _agreeing(found), "fp32"),),
+            graphs=(Graph(GRAPH, _agreeing(found), "fp32", data=_beside(graph, scratch)),),
             score=score_note(scored),
             laconic_version=__version__,
         )
@@ -81,6 +81,12 @@ def export(
 
 def _engines() -> list[str]:
     return [name for name in engines.installed() if name != "torch"]
+
+
+def _beside(graph: Path, folder: Path) -> tuple[str, ...]:
+    """The file that holds a graph's weights, if one file cannot hold both."""
+    weights = weights_file(graph)
+    return (weights.relative_to(folder).as_posix(),) if weights.exists() else ()
 
 
 def _agreeing(found: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:

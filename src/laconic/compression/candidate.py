@@ -130,11 +130,12 @@ def seal_candidate(
     """Put tokenizer, config, probe and card beside the graphs and seal the folder.
 
     `score`: what the manifest says of it. `runners`: the FP32 model that it was made of, before any integer, as "fp32",
-    the candidate's own as "int8_<engine>".
+    the candidate's own graphs by `measure.check.record_name`.
     """
     folder, source = candidate.folder, candidate.source
+    replaced = {name for graph in source.fp32.manifest.graphs for name in (graph.path, *graph.data)}
     for name in source.fp32.manifest.files:
-        if name not in (GRAPH, "probe.npz", "README.md"):
+        if name not in (*replaced, "probe.npz", "README.md"):
             link(source.fp32.folder / name, folder / name)
     write_probe(folder / "probe.npz", probed, source.encoder.pad_id, **runners)
     manifest: Manifest = replace(

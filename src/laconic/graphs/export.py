@@ -87,5 +87,10 @@ def save(proto: Any, path: Path) -> None:
     """Write a graph as one file if protobuf allows it, else with its weights beside it."""
     apart = proto.ByteSize() >= _PROTOBUF_LIMIT
     onnx.save_model(
-        proto, path, save_as_external_data=apart, all_tensors_to_one_file=True, location=f"{path.name}.data"
+        proto, path, save_as_external_data=apart, all_tensors_to_one_file=True, location=weights_file(path).name
     )
+
+
+def weights_file(graph: Path) -> Path:
+    """Where the weights of a graph lie that is too large for one file."""
+    return graph.with_name(f"{graph.name}.data")
