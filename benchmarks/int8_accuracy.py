@@ -23,17 +23,18 @@ from laconic import data, engines
 from laconic.compression.candidate import Candidate, write_candidate
 from laconic.compression.divide import Data, divide_rows
 from laconic.compression.make import Made, equal, make
-from laconic.compression.options import ALGORITHMS, CompressOptions
+from laconic.compression.options import CompressOptions
 from laconic.compression.story import compress
 from laconic.engines.cpu import cpu
 from laconic.measure.score import Comparison, Score
 from laconic.measure.score import compare as compare_scores
 from laconic.measure.score import score as score_rows
+from laconic.quantize.calibrators import CALIBRATORS
 from laconic.runtime import Predictor
 
 DEFAULTS, NNCF = "defaults", PEERS["nncf"].name
 VARIANTS: tuple[dict[str, Any], ...] = (
-    {"algo_list": ALGORITHMS},
+    {"algo_list": tuple(CALIBRATORS)},
     {"round_type": "adaround"},
     {"bias_correction": True},
     *({"smooth": strength} for strength in ("off", "auto", 0.5, 0.7)),

@@ -100,6 +100,28 @@ def test_int32_artifact_answers(scored):
         assert [a.value for a in answers] == [a.value for a in scored.score.answers]
 
 
+def test_engines_that_agree_to_a_millionth_of_large_logits_are_offered(model_folder, tmp_path):
+    import shutil
+
+    from safetensors.numpy import load_file, save_file
+
+    folder = Path(shutil.copytree(model_folder(), tmp_path / "model"))
+    weights = load_file(folder / "model.safetensors")
+    weights["classifier.weight"] *= 500
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    exported = export(open_folder(folder), tmp_path / "artifact")
+    assert max(exported.parity.values()) > 1e-4  # else this proves nothing
+    assert exported.artifact.manifest.graphs[0].engines == ("onnxruntime", "openvino")
+
+
+def test_weights_beside_the_graph_are_counted_as_the_graphs(model_folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("laconic.graphs.export._PROTOBUF_LIMIT", 1000)
+    artifact = export(open_folder(model_folder()), tmp_path / "artifact").artifact
+    (graph,) = artifact.manifest.graphs
+    assert graph.data == ("onnx/model.onnx.data",)
+    assert artifact.loaded_bytes(graph) == sum(path.stat().st_size for path in (artifact.folder / "onnx").iterdir())
+
+
 def test_card_tells_labels_and_score(scored):
     text = (scored.artifact.folder / "README.md").read_text(encoding="utf-8")
     assert "`bad`, `fair`, `good`" in text

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from laconic import engines
+from laconic.artifact import Graph
 from laconic.errors import UserError
 from laconic.options import TaskOptions
 from laconic.systems import opener, split_engine
 from models import HEADS, SENTENCES
+from tiny_artifacts import OWN, SHARED, make_int8, reseal
 
 GRAPH_ENGINES = [name for name in ("onnxruntime", "openvino") if name in engines.installed()]
 
@@ -45,6 +47,14 @@ def test_all_ways_to_open_a_model_give_the_same_answers(artifact_folder, model_f
     exported, own = systems[2 + len(GRAPH_ENGINES)].source, systems[-1].source
     assert own == artifact_folder() / "onnx/model.onnx"
     assert not exported.exists()  # cleaned up
+
+
+def test_size_is_that_of_the_graph_and_of_the_files_with_its_weights(tmp_path):
+    folder = make_int8(tmp_path / "artifact")
+    own, shared = ((folder / path).stat().st_size for path in (OWN, SHARED))
+    reseal(folder, graphs=(Graph(OWN, ("onnxruntime",), "int8", data=(SHARED,)),))
+    with opener() as open_system:
+        assert open_system(folder, "onnxruntime", 1).size == own + shared
 
 
 @pytest.mark.slow

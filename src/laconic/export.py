@@ -14,8 +14,9 @@ from .artifact import Artifact, Graph, Manifest
 from .card import card
 from .engines.torch import TorchEngine, input_names, load_module, quiet_transformers
 from .folder import ModelFolder
-from .graphs.export import TOLERANCE, check_input_dtype, export_onnx
-from .graphs.parity import parity
+from .graphs.agree import allowed
+from .graphs.export import check_input_dtype, export_onnx, weights_file
+from .graphs.parity import difference
 from .measure.score import Score, score
 from .probe import probe_batches, probe_examples, probe_features, write_probe
 from .progress import SILENT, Progress
@@ -46,7 +47,7 @@ def export(
 ) -> Exported:
     """Write an artifact; `examples` (labelled rows) give it a score and its probe.
 
-    The graph is compared with torch on real inputs and refused if a logit is off by more than 1e-4.
+    The graph is compared with torch on real inputs and refused if it disagrees (`graphs.agree.allowed`).
     """
     check_destination(output_dir, overwrite=overwrite)
     check_input_dtype(input_dtype)
@@ -59,7 +60,7 @@ def export(
         export_onnx(module, graph, input_dtype=input_dtype, check=batches)
         advance(1, "scored and compared with torch")
         runners = {name: engines.load(name, graph) for name in _engines()}
-        off = {name: parity(module, runner, batches) for name, runner in runners.items()}
+        found = {name: difference(module, runner, batches) for name, runner in runners.items()}
         scored = score(Predictor(task, encoder, runners["onnxruntime"]), examples) if examples else None
         advance(1, "packed")
         write_probe(scratch / "probe.npz", probed, encoder.pad_id, fp32=TorchEngine(module))
@@ -69,22 +70,29 @@ def export(
             inputs=input_names(module),
             input_dtype=input_dtype,
             pad_token_id=encoder.pad_id,
-            graphs=(Graph(GRAPH, _agreeing(off), "fp32"),),
+            graphs=(Graph(GRAPH, _agreeing(found), "fp32", data=_beside(graph, scratch)),),
             score=score_note(scored),
             laconic_version=__version__,
         )
         pack(scratch, folder, manifest)
         advance(1)
-    return Exported(artifacts.read(output_dir), off, scored)
+    return Exported(artifacts.read(output_dir), {name: off for name, (off, _) in found.items()}, scored)
 
 
 def _engines() -> list[str]:
     return [name for name in engines.installed() if name != "torch"]
 
 
-def _agreeing(off: Mapping[str, float]) -> tuple[str, ...]:
-    """The engines to offer: not one that was seen to disagree here."""
-    return tuple(name for name in ("onnxruntime", "openvino") if off.get(name, 0.0) <= TOLERANCE)
+def _beside(graph: Path, folder: Path) -> tuple[str, ...]:
+    """The file that holds a graph's weights, if one file cannot hold both."""
+    weights = weights_file(graph)
+    return (weights.relative_to(folder).as_posix(),) if weights.exists() else ()
+
+
+def _agreeing(found: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
+    """The engines to offer, by how far each is off and the largest logit: not one that was seen to disagree here."""
+    agrees = {name: off <= allowed(largest) for name, (off, largest) in found.items()}  # NaN does not
+    return tuple(name for name in ("onnxruntime", "openvino") if agrees.get(name, True))
 
 
 def score_note(scored: Score | None, engine: str = "onnxruntime") -> dict[str, Any] | None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from .measure.check import BATCH
 from .runtime.batches import pad, run
 from .tasks import Encoder, Feature, Task
 
 ROWS = 32
-BATCH = 8
 
 # Ours, in two languages, of many lengths: what an export is compared on when the user gives no rows.
 SENTENCES = (

@@ -35,6 +35,8 @@ class System:
     predictor: Predictor
     longest: int | None
     """Pieces that the model has positions for; None: any number."""
+    size: int
+    """Bytes on disk that the engine reads: the graph and the files with its weights, or the folder's weights."""
 
 
 @dataclass
@@ -68,7 +70,7 @@ class Opener:
         runner = engines.load(name, source, threads=threads, precision=precision or graph.precision)
         shown = f"{name}-{precision}" if precision else name
         predictor = Predictor(task, runtime.open_encoder(opened), runner)
-        return System(path.resolve().name, shown, source, predictor, longest(config))
+        return System(path.resolve().name, shown, source, predictor, longest(config), opened.loaded_bytes(graph))
 
     def _task(self, opened: Artifact, config: Mapping[str, Any]) -> Task:
         """Let options given now win over what the artifact was made with."""
@@ -80,7 +82,8 @@ class Opener:
         model = load_model(path) if is_dynamic(path) else path
         runner = engines.load("torch", model, threads=threads)
         predictor = Predictor(opened.task, opened.encoder, runner)
-        return System(path.resolve().name, "torch", path, predictor, longest(opened.config))
+        size = sum(file.stat().st_size for file in path.iterdir() if file.suffix in (".safetensors", ".bin"))
+        return System(path.resolve().name, "torch", path, predictor, longest(opened.config), size)
 
     def _export(self, path: Path) -> Artifact:
         from .export import export

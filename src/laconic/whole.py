@@ -36,7 +36,7 @@ def whole_folder(destination: str | Path, *, overwrite: bool = False) -> Iterato
     try:
         yield scratch
         scratch.chmod(0o755)
-        _sync(scratch)
+        sync(scratch)
         _replace(scratch, destination)
     except OSError as error:
         hint = "Nothing was left behind."
@@ -98,7 +98,8 @@ def _leftovers(destination: Path) -> list[Path]:
     return sorted(left for left in beside if ours.fullmatch(left.name) and left.is_dir())
 
 
-def _sync(folder: Path) -> None:
+def sync(folder: Path) -> None:
+    """Have everything in a folder on the disk before it is renamed into place."""
     if os.name != "posix":
         return  # elsewhere a folder cannot be opened, and a file only for writing
     for path in [*folder.rglob("*"), folder]:

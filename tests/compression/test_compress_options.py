@@ -13,9 +13,9 @@ import pytest
 from laconic.cli import _Parser
 from laconic.cli.compress_arguments import add_compress_options, take_compress_options
 from laconic.compression.option_effects import EFFECT, check, resolve
-from laconic.compression.options import ALGORITHMS, READERS, CompressOptions
+from laconic.compression.options import READERS, CompressOptions
 from laconic.errors import UserError
-from laconic.quantize.calibrators import CALIBRATORS
+from laconic.quantize.calibrators import CALIBRATORS, Hist
 from laconic.strategy import parse_all
 
 NAMES = [field.name for field in dataclasses.fields(CompressOptions)]
@@ -147,7 +147,7 @@ def test_python_yaml_and_command_line_say_the_same(settings: dict[str, Any], sam
         ({"strategy": ["ptq", ""]}, "strategy is empty"),
         ({"algo_list": ["msee"]}, "cannot be 'msee'. Did you mean 'mse'?"),
         ({"algo_list": ["kl"]}, "Did you mean 'KL'?"),
-        ({"algo_list": ["percentile"]}, f"Known: {', '.join(ALGORITHMS)}."),
+        ({"algo_list": ["percentile"]}, f"Known: {', '.join(CALIBRATORS)}."),
         ({"algo_list": ["mse", "KL", "mse"]}, "'--algo_list' option holds mse twice"),
         ({"algo_list": []}, "'--algo_list' option is empty"),
         ({"algo_list": ""}, "'--algo_list' option is empty"),
@@ -328,8 +328,9 @@ def test_engine_that_is_not_installed_names_the_pip_line(monkeypatch: pytest.Mon
     assert "pip install 'laconic[openvino]'" in refused("--engines", "openvino")
 
 
-def test_algorithms_are_the_calibrators() -> None:
-    assert set(ALGORITHMS) == set(CALIBRATORS)
+def test_a_calibrator_of_the_users_own_is_taken_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CALIBRATORS, "fence", Hist(share=0.5))
+    assert CompressOptions(algo_list=("fence", "mse")).algo_list == ("fence", "mse")
 
 
 def test_options_cannot_be_changed() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import laconic
 from laconic.errors import UserError
-from learnable import rows, single, split, tiny, tsv
+from learnable import number, rows, single, split, tiny, tsv
 
 
 @pytest.fixture(scope="module")
@@ -19,6 +19,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bad")
     split(folder, single, tsv, "tsv")
     tsv(folder / "texts.tsv", [{"text": row["text"]} for row in rows(single, 60)])
+    tsv(folder / "numbers.tsv", rows(number, 60))
+    tiny(folder / "number", labels=1)
     tiny(folder / "model", layers=2, id2label={0: "bad", 1: "good"})
     tiny(folder / "wider", layers=3, id2label={0: "bad", 1: "good"})
     other = Path(shutil.copytree(folder / "model", folder / "other"))
@@ -41,6 +43,14 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "nothing to learn": ({"distill_hidden": 0, "distill_logits": 0}, "are all 0: nothing is learnt"),
     "temperature 0": ({"distill_temperature": 0}, "'--distill_temperature' option must be above 0"),
     "idle temperature": ({"distill_temperature": 2, "distill_logits": 0}, "no effect with --distill_logits 0"),
+    "temperature of a number": (
+        {"distill_temperature": 2, "model": "number", "train_file": "numbers.tsv", "eval_file": "numbers.tsv"},
+        "'--distill_temperature' option has no effect on a regression",
+    ),
+    "idle teacher": (
+        {"teacher_model_name_or_path": "model", "distill_hidden": 0, "distill_logits": 0, "label_loss": 1},
+        "'--teacher_model_name_or_path' option has no effect with --distill_hidden 0 and --distill_logits 0",
+    ),
     "no rows to weigh by": ({"importance_rows": 0}, "'--importance_rows' option must be at least 1"),
     "unknown importance": ({"importance": "label"}, "Did you mean 'labels'?"),
     "no training rows": (

@@ -158,14 +158,6 @@ def test_no_rows_give_empty_parts_without_notes() -> None:
     assert (len(rows.calibration), len(rows.judging), len(rows.scoring), rows.notes) == (0, 0, 0, ())
 
 
-def test_learning_takes_more_rows_than_a_small_set_has() -> None:
-    rows = calibration_order(1000, 0, seed=42, asked=128)
-    assert len(rows.learning(4)) == 128
-    assert len(rows.learning(300)) == 300
-    assert (rows.learning(4)[:4] == rows.calibration[:4]).all()
-    assert not set(rows.learning(4)) & set(rows.judging)
-
-
 def test_screening_rows_are_256_of_those_scored_in_order() -> None:
     scoring = np.arange(1000) * 3
     drawn = screening_rows(scoring, seed=42)

@@ -332,6 +332,16 @@ def test_engine_named_is_the_only_one_offered(run: Compress) -> None:
 
 
 @pytest.mark.slow
+def test_no_fp32_weights_lie_in_an_int8_artifact_however_large_the_model(
+    model_folder: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("laconic.graphs.export._PROTOBUF_LIMIT", 1000)  # from here on weights lie beside the graph
+    result = compress(model_folder(), output_dir=tmp_path / "out", strategy="dynamic", engines="onnxruntime")
+    names = {path.name for path in (result.path / "onnx").iterdir()}
+    assert names == {"model_quantized.onnx", "model_onnxruntime.onnx"}
+
+
+@pytest.mark.slow
 def test_range_at_run_time_runs_as_dynamic_and_says_so(run: Compress) -> None:
     result = run(strategy="ptq", activation_quantize_type="abs_max", engines="onnxruntime")
     assert [one.name for one in result.candidates] == ["dynamic"]

@@ -6,6 +6,7 @@ import pytest
 
 from laconic.errors import Failure
 from laconic.measure.footprint import footprint
+from tiny_artifacts import PLAIN, Numpy
 
 pytestmark = pytest.mark.slow
 
@@ -20,6 +21,12 @@ def test_footprint_of_a_model_folder_on_torch_is_larger(artifact_folder, model_f
     graph = footprint("onnxruntime", artifact_folder() / "onnx/model.onnx", length=64)
     folder = footprint("torch", model_folder(), length=64)
     assert folder.memory_mb > graph.memory_mb
+
+
+def test_footprint_of_a_model_with_few_tokens_is_found(tmp_path):
+    (tmp_path / PLAIN).parent.mkdir()
+    Numpy(8, "text").write(tmp_path / PLAIN)
+    assert footprint("onnxruntime", tmp_path / PLAIN).memory_mb > 20
 
 
 @pytest.mark.parametrize(

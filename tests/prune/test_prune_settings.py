@@ -117,6 +117,12 @@ def test_nothing_to_learn_from_is_refused():
         PruneSettings(distill_hidden=0, distill_logits=0)
 
 
+def test_a_criterion_that_nothing_asks_for_is_refused():
+    with pytest.raises(UserError, match="'criterion' option has no effect where no labels are asked for"):
+        PruneSettings(importance="teacher", criterion=CrossEntropyLoss())
+    assert PruneSettings(importance="teacher", label_loss=1, criterion=max).criterion is max
+
+
 def test_settings_are_told_apart_in_json():
     assert PruneSettings().as_json() == PruneSettings(width_mult_list="0.75").as_json()
     changed = [

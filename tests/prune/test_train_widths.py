@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
+import shutil
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
@@ -15,7 +18,7 @@ import torch
 
 from laconic import engines
 from laconic.engines.torch import load_module
-from laconic.errors import UserError
+from laconic.errors import Failure, UserError
 from laconic.folder import open_folder
 from laconic.measure.score import score
 from laconic.prune import PruneSettings, prune_only, train_widths
@@ -133,6 +136,24 @@ def test_a_short_run_that_scores_zero_gives_its_last_step(model, tmp_path):
     assert DEFAULTS["save_steps"] > only.step
 
 
+def test_a_disk_that_fills_up_while_a_best_is_written_loses_no_training(model, tmp_path, monkeypatch):
+    call = (model, examples(model, "train"), examples(model, "dev"), tmp_path / "work", PruneSettings("1/2"), TRAINING)
+
+    def copy_until_full(source: Path, place: Path) -> None:
+        if "step-12" in str(place):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        place.write_bytes(source.read_bytes())
+
+    with monkeypatch.context() as full:
+        full.setattr(shutil, "copyfile", copy_until_full)  # the tokenizer goes along with every best
+        with pytest.raises(Failure, match="No space left on device"):
+            train_widths(*call)
+    told = Told()
+    (only,) = train_widths(*call, progress=told)
+    assert told.lines == ["An earlier run was interrupted; going on from checkpoint 6."]
+    assert only.step == 14
+
+
 def right(model: Any) -> list[Any]:
     """Dev rows that the half of it answers rightly before training."""
     dev = examples(model, "dev")
@@ -221,3 +242,20 @@ def test_a_teacher_that_does_not_fit_is_refused(model, tmp_path, fields, setting
             PruneSettings(teacher=teacher, **settings), {},
         )  # fmt: skip
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(("student", "teacher"), [("bert", "distilbert"), ("distilbert", "bert")])
+def test_a_teacher_of_another_family_is_given_its_own_inputs(model, tmp_path, student, teacher):
+    names = {"id2label": model.config["id2label"], "label2id": model.config["label2id"]}
+    own, other = (build(tmp_path / kind, kind, labels=2, vocab=400, **names) for kind in (student, teacher))
+    seen: list[set[str]] = []
+
+    def look(batch: Any) -> Any:
+        seen.append(set(batch))
+        return batch
+
+    settings = PruneSettings("1/2", importance="teacher", distill_hidden=0, teacher=other, augment=look)
+    rows = examples(model, "train")
+    (only,) = train_widths(open_folder(own), rows, rows[:8], tmp_path / "work", settings, {"max_steps": 1})
+    assert only.step == 1
+    assert seen == [{"input_ids", "attention_mask", "token_type_ids"}]

@@ -209,15 +209,8 @@ def _footprints(systems: list[System], arguments: argparse.Namespace) -> list[di
         base, precision = split_engine(system.engine)
         length = min(arguments.lengths[0], system.longest or arguments.lengths[0])
         cost = footprint(base, system.source, precision=precision or "fp32", length=length)
-        size = _size(system.source)
-        found.append({"model": system.model, "engine": system.engine, "size_mb": size, **asdict(cost)})
+        found.append({"model": system.model, "engine": system.engine, "size_mb": system.size / 1e6, **asdict(cost)})
     return found
-
-
-def _size(source: Path) -> float:
-    """Size of what an engine loads: the graph, or the folder's weights."""
-    files = [source] if source.is_file() else [p for p in source.iterdir() if p.suffix in (".safetensors", ".bin")]
-    return sum(path.stat().st_size for path in files) / 1e6
 
 
 def _runs(system: System, batch: Any) -> Any:

@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         overwrite=arguments.overwrite_output_dir,
         progress=console.progress(),
     )
-    size = sum(done.artifact.path(graph.path).stat().st_size for graph in done.artifact.manifest.graphs) / 1e6
+    size = sum(done.artifact.loaded_bytes(graph) for graph in done.artifact.manifest.graphs) / 1e6
     if arguments.json:
         console.emit(
             {

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from .. import engines
 from ..engines import installed
+from ..engines.cpu import EXACT_CLASSES
 from ..graphs.layers import Kind
 from ..graphs.write_qdq import write_qdq
 from ..measure.fidelity import mean_abs_logit_change
 from ..quant_map import QuantMap
-from ..quantize.dynamic import EXACT
 from ..quantize.ranges import Key
 from ..quantize.samples import Samples
 from ..runtime.batches import run
@@ -63,7 +63,7 @@ def settle_products(
             return np.array([mean_abs_logit_change([one], [other], centred_axis) for one, other in pairs])
 
         if not any(is_further(moved(one), moved(replace(one, products={}))) for one in maps.values()):
-            return {key: replace(one, product_classes=EXACT) for key, one in maps.items()}
+            return {key: replace(one, product_classes=EXACT_CLASSES) for key, one in maps.items()}
     return {
         key: replace(one, products={}, left_float={**one.left_float, **dict.fromkeys(one.products, "harmful")})
         for key, one in maps.items()

@@ -15,7 +15,7 @@ from .. import __version__, engines
 from .. import artifact as artifacts
 from ..artifact import MANIFEST, Artifact, Graph, Manifest
 from ..card import card
-from ..engines.cpu import cpu
+from ..engines.cpu import EXACT_CLASSES, cpu
 from ..engines.engine import Engine
 from ..engines.saturation import effective_class
 from ..export import GRAPH
@@ -24,7 +24,6 @@ from ..graphs.write_onnxruntime import write_onnxruntime
 from ..graphs.write_qdq import write_qdq
 from ..probe import write_probe
 from ..quant_map import QuantMap
-from ..quantize.dynamic import EXACT
 from ..runtime.choose import Pair, ranked
 from ..strategy import Plan
 from ..tasks import Feature
@@ -108,7 +107,7 @@ def _write_integer(
     graphs: tuple[Graph, ...] = (Graph(STANDARD, tuple(standard), "int8", classes),)
     if quant_map.products and "openvino" in wanted:
         others[Path(ATTENTION).name] = write_qdq(proto, quant_map, signed=False, signed_sides=True)
-        graphs = (Graph(ATTENTION, ("openvino",), "int8", EXACT, (STANDARD,)), *graphs)
+        graphs = (Graph(ATTENTION, ("openvino",), "int8", EXACT_CLASSES, (STANDARD,)), *graphs)
     if "all" not in quant_map.product_classes:
         quant_map = replace(quant_map, products={})
     if "onnxruntime" in wanted:
@@ -130,11 +129,12 @@ def seal_candidate(
     """Put tokenizer, config, probe and card beside the graphs and seal the folder.
 
     `score`: what the manifest says of it. `runners`: the FP32 model that it was made of, before any integer, as "fp32",
-    the candidate's own as "int8_<engine>".
+    the candidate's own graphs by `measure.check.record_name`.
     """
     folder, source = candidate.folder, candidate.source
+    replaced = {name for graph in source.fp32.manifest.graphs for name in (graph.path, *graph.data)}
     for name in source.fp32.manifest.files:
-        if name not in (GRAPH, "probe.npz", "README.md"):
+        if name not in (*replaced, "probe.npz", "README.md"):
             link(source.fp32.folder / name, folder / name)
     write_probe(folder / "probe.npz", probed, source.encoder.pad_id, **runners)
     manifest: Manifest = replace(

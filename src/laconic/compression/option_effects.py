@@ -123,6 +123,8 @@ def _check_effect(options: CompressOptions, plans: Sequence[Plan], given: Abstra
         _refuse("skip_layers", because, "Name patterns: auto is for ptq.", options.skip_layers)
     if "distill_temperature" in given and options.distill_logits == 0:
         _refuse("distill_temperature", "with --distill_logits 0")
+    if options.teacher_model_name_or_path is not None and options.distill_hidden == options.distill_logits == 0:
+        _refuse("teacher_model_name_or_path", "with --distill_hidden 0 and --distill_logits 0")
 
 
 def check_training(training: Mapping[str, Any], plans: Sequence[Plan]) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 from ..engines import ENGINES
 from ..errors import UserError
 from ..options import option
+from ..quantize.calibrators import CALIBRATORS
 from ..strategy import Plan, parse_all
 from .option_values import Reader, above, none_or, number, one_of, several, share, text, whole, word_or, yes_or_no
 
-ALGORITHMS = ("KL", "abs_max", "min_max", "avg", "hist", "mse", "emd")
 INT8_ENGINES = tuple(name for name, entry in ENGINES.items() if "int8" in entry.precisions)
 MOVING = "moving_average_abs_max"
 AT_RUN_TIME = "abs_max"
@@ -46,7 +46,7 @@ class CompressOptions:
     )
     max_vocab_size: int | None = option("prune_embeddings: tokens to keep, the most frequent (all in use)")
     algo_list: tuple[str, ...] = option(
-        f"calibrators to try: {', '.join(ALGORITHMS)} (mse KL min_max)", ("mse", "KL", "min_max")
+        f"calibrators to try: {', '.join(CALIBRATORS)} (mse KL min_max)", ("mse", "KL", "min_max")
     )
     calibration_rows: int = option("rows to calibrate on, where neither list below is given (128)", 128)
     batch_size_list: tuple[int, ...] | None = option("with batch_num_list a grid of row counts, size times num (4)")
@@ -102,6 +102,12 @@ def _strategies(name: str, value: Any) -> tuple[str, ...]:
     return texts
 
 
+def _calibrator(name: str, value: Any) -> str:
+    """One of those in the table as it is now: a user's own may have come to it."""
+    found: str = one_of(*CALIBRATORS)(name, value)
+    return found
+
+
 READERS: dict[str, Reader] = {
     "strategy": _strategies,
     "width_mult_list": several(share),
@@ -115,7 +121,7 @@ READERS: dict[str, Reader] = {
     "teacher_model_name_or_path": text,
     "resume_from_checkpoint": yes_or_no,
     "max_vocab_size": whole(1),
-    "algo_list": several(one_of(*ALGORITHMS)),
+    "algo_list": several(_calibrator),
     "calibration_rows": whole(1),
     "batch_size_list": several(whole(1)),
     "batch_num_list": several(none_or(whole(1))),

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from ..errors import Failure, UserError
+from ..whole import sync
 from .foreign import RESULT, foreign
 
 if sys.platform != "win32":
@@ -127,7 +128,7 @@ class Output:
         (self.scratch / _MOVING).write_text(json.dumps(parts), encoding="utf-8")
         text = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
         (self.scratch / RESULT).write_text(text, encoding="utf-8")  # from here on `_undo` has something to do
-        _sync(self.scratch)
+        sync(self.scratch)
         for part in reversed(PARTS):  # a result without its folders is worse than folders without a result
             if (self.place / part).exists():
                 (self.place / part).rename(aside / part)
@@ -178,17 +179,6 @@ def _lock(folder: Path) -> int | None:
     except OSError:
         pass  # a file system without locks
     return handle
-
-
-def _sync(folder: Path) -> None:
-    if os.name != "posix":
-        return  # elsewhere a folder cannot be opened, and a file only for writing
-    for path in [*folder.rglob("*"), folder]:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _os_error(error: BaseException) -> OSError | None:

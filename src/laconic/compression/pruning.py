@@ -17,12 +17,14 @@ from ..errors import UserError
 from ..families import find
 from ..folder import NOTES, ModelFolder, read_config, read_encoder
 from ..progress import Progress
+from ..prune.distil import kind_of
 from ..prune.dynabert import Pruned, open_teacher, pruning_arguments, train_widths
 from ..prune.settings import PruneSettings, Target
 from ..prune.vocabulary import PrunedVocabulary, prune_vocabulary
 from ..quantize.targets import FEWEST_OUTPUTS
 from ..strategy import Plan
 from ..tasks import Task
+from ..tasks.sequence_classification import REGRESSION
 from ..train.isolated import isolated
 from .candidate import link
 from .divide import DividedRows
@@ -70,6 +72,9 @@ def check_pruning(
     if not any(TRAINED in steps for steps in groups):
         return len(groups - {()})
     find(folder.config)
+    if options.distill_temperature != 1 and kind_of(folder.task) == REGRESSION:
+        what = "The '--distill_temperature' option has no effect on a regression, whose answers are no probabilities."
+        raise UserError(what, hint="Leave it out.")
     if options.teacher_model_name_or_path is not None and _trains_cut(options, groups):
         what = "The '--teacher_model_name_or_path' option cannot be used where the vocabulary is cut before training."
         hint = "The teacher would need the same cut. Cut its vocabulary and the model's first, or leave one out."

@@ -56,10 +56,6 @@ class RowPlan:
     scoring: Indices
     notes: tuple[str, ...]
 
-    def learning(self, rows: int) -> Indices:
-        """The rows that AdaRound and bias correction see for a set of so many."""
-        return self.calibration[: max(rows, LEARNING)]
-
 
 def sample_sets(options: CompressOptions, available: int) -> tuple[tuple[SampleSet, ...], tuple[str, ...]]:
     """The sets of rows that the options ask for, and notes: on sets cut short and on sets that are one.

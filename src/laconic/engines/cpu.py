@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CLASSES = ("amx", "vnni", "avx2", "other")
+EXACT_CLASSES = ("amx", "vnni")
+"""Those whose integer sums have 32 bits."""
 
 # `avx2` holds all that sum u8×s8 pairs in saturating 16 bits (pmaddubsw), AVX512 without VNNI and SSE too.
 _CLASS_FLAGS: dict[str, frozenset[str]] = {

@@ -14,6 +14,10 @@ Batch = Mapping[str, NDArray[np.integer[Any]]]
 Outputs = tuple[NDArray[np.float32], ...]
 
 
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+"""What an encoder may take."""
+
+
 class Engine(Protocol):
     """One loaded model. `inputs` are the names it takes; others in a batch are passed over.
 

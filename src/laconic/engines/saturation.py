@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..errors import UserError, nearest
 from . import warm
-from .cpu import cpu
+from .cpu import EXACT_CLASSES, cpu
 
 Product = Callable[[NDArray[np.uint8]], NDArray[Any]]
 """Inputs [rows, 64] to sums [rows, 64]."""
@@ -49,7 +49,7 @@ def effective_class(engine: str, flags_class: str | None = None) -> str:
     'avx2'
     """
     says = cpu().cpu_class if flags_class is None else flags_class
-    return "avx2" if says in ("amx", "vnni") and engine in PRODUCTS and saturates(engine) else says
+    return "avx2" if says in EXACT_CLASSES and engine in PRODUCTS and saturates(engine) else says
 
 
 @functools.cache

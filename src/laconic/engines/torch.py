@@ -20,10 +20,9 @@ from torch import nn
 from ..carve.model import model_class
 from ..errors import UserError, existing, nearest
 from .cpu import threads_or_all
-from .engine import Batch, Outputs, pick
+from .engine import INPUTS, Batch, Outputs, pick
 
 HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering")
-INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 _threads_lock = threading.Lock()

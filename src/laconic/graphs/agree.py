@@ -16,11 +16,18 @@ from ..errors import Failure, UserError
 from .layers import find_tables
 from .wiring import givers
 
-TOLERANCE = 1e-4
-"""How far a logit may be off. (FP32 cannot promise that for logits above 100: there it is their millionth part.)"""
 _REPORT = "Export it anew without an optimizer, and report this one."
 _LENGTHS = ([7, 4, 2], [3])
 _LARGE = 2**31  # bytes; one ONNX file cannot hold more
+
+
+def allowed(largest: float) -> float:
+    """How far a logit may be off: 1e-4. FP32 cannot promise that above 100: there, a millionth of the largest logit.
+
+    >>> allowed(7.0), allowed(5000.0)
+    (0.0001, 0.005)
+    """
+    return max(1e-4, 1e-6 * largest)
 
 
 def expect_agreement(reference: Engine, proto: Any, where: str) -> None:
@@ -45,10 +52,10 @@ def expect_agreement(reference: Engine, proto: Any, where: str) -> None:
     if any(np.isnan(one).any() for one, _ in pairs):
         raise UserError("The graph gives NaN.", where=where, hint="Check it on rows of your own.")
     off = max(float(np.max(np.abs(one - other))) for one, other in pairs)
-    allowed = max(TOLERANCE, 1e-6 * max(float(np.max(np.abs(one))) for one, _ in pairs))
-    if not off <= allowed:
+    most = allowed(max(float(np.max(np.abs(one))) for one, _ in pairs))
+    if not off <= most:
         raise Failure(
-            f"The graph was read wrongly: its logits are off by {off:.1e}, allowed {allowed:.1e}.",
+            f"The graph was read wrongly: its logits are off by {off:.1e}, allowed {most:.1e}.",
             where=where,
             hint=_REPORT,
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..errors import Failure
+from .wiring import walk
 
 
 def clean(proto: Any, inputs: Sequence[str], outputs: Sequence[str]) -> None:
@@ -25,7 +26,7 @@ def clean(proto: Any, inputs: Sequence[str], outputs: Sequence[str]) -> None:
         # Stack traces, class paths and versions of the machine that exported: private, and different everywhere.
         message.doc_string = ""
         del message.metadata_props[:]
-    used = {node.domain for node in _nodes(graph)}
+    used = {node.domain for node in walk(graph)}
     kept = [opset for opset in proto.opset_import if opset.domain in used | {""}]
     del proto.opset_import[:]
     proto.opset_import.extend(kept)
@@ -51,18 +52,10 @@ def _name_dimensions(dimensions: Sequence[Any]) -> None:
 
 
 def _drop_unused(graph: Any) -> None:
-    used = {name for node in _nodes(graph) for name in node.input} | {value.name for value in graph.output}
+    used = {name for node in walk(graph) for name in node.input} | {value.name for value in graph.output}
     kept = [tensor for tensor in graph.initializer if tensor.name in used]
     del graph.initializer[:]
     graph.initializer.extend(kept)
-
-
-def _nodes(graph: Any) -> Iterator[Any]:
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                yield from _nodes(inner)
 
 
 def _messages(graph: Any) -> Iterator[Any]:

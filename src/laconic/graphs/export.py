@@ -13,6 +13,7 @@ from torch import nn
 from ..engines import Batch, load
 from ..engines.torch import input_names, load_module, output_names
 from ..errors import Failure, UserError, nearest
+from .agree import allowed
 from .clean import clean
 from .names import restore_names
 from .parity import difference
@@ -20,8 +21,6 @@ from .sample import sample_batches
 from .trace import MODEL, is_plain, share, trace
 
 INPUT_DTYPES = ("int64", "int32")
-TOLERANCE = 1e-4
-"""How far a logit may be off. (FP32 cannot promise that for logits above 100: there it is their millionth part.)"""
 _PROTOBUF_LIMIT = 2**31 - 2**20
 
 
@@ -73,10 +72,10 @@ def _write_checked(proto: Any, destination: Path, module: nn.Module, batches: Se
         save(proto, path)
         engine = load("onnxruntime", path, providers=["CPUExecutionProvider"])
         off, largest = difference(module, engine, batches)
-        allowed = max(TOLERANCE, 1e-6 * largest)
-        if not off <= allowed:  # NaN too
+        most = allowed(largest)
+        if not off <= most:  # NaN too
             raise Failure(
-                f"The exported graph does not give the model's own logits: off by {off:.1e}, allowed {allowed:.1e}.",
+                f"The exported graph does not give the model's own logits: off by {off:.1e}, allowed {most:.1e}.",
                 hint="Something in the model's forward depends on the sample it was traced with.",
             )
         del engine  # Windows moves no file that is open
@@ -88,5 +87,10 @@ def save(proto: Any, path: Path) -> None:
     """Write a graph as one file if protobuf allows it, else with its weights beside it."""
     apart = proto.ByteSize() >= _PROTOBUF_LIMIT
     onnx.save_model(
-        proto, path, save_as_external_data=apart, all_tensors_to_one_file=True, location=f"{path.name}.data"
+        proto, path, save_as_external_data=apart, all_tensors_to_one_file=True, location=weights_file(path).name
     )
+
+
+def weights_file(graph: Path) -> Path:
+    """Where the weights of a graph lie that is too large for one file."""
+    return graph.with_name(f"{graph.name}.data")

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
+from ..engines.engine import INPUTS
 from ..errors import UserError
 from .layers import find_layers
 from .opset import LEAST
 from .wiring import walk
 
-# What engines are fed; the same as `laconic.engines.torch.INPUTS`, which cannot be read without torch.
-INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _DOMAINS = {"", "com.microsoft"}
 _QUANTIZED = re.compile(r".*([Qq]uant|QLinear|Integer|NBits|Bnb4).*|Q[A-Z].*")
 _INTEGERS = {TensorProto.INT64, TensorProto.INT32}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ..engines import Batch
-from ..engines.torch import INPUTS
+from ..engines.engine import INPUTS
 from ..errors import UserError
 
 

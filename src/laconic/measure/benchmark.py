@@ -54,7 +54,7 @@ def alternate(
     title: str = "benchmark",
     progress: Progress = SILENT,
 ) -> list[Timing]:
-    """Run all in turn, each round beginning with another, for at least `rounds` rounds and `seconds` each."""
+    """Run all in turn, each round beginning with another: `rounds` or more, for `seconds` each, 1000 rounds at most."""
     names = [contestant.label for contestant in contestants]
     if baseline not in names:
         raise UserError(f"The baseline '{baseline}' is not among the contestants: {', '.join(names)}.")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .. import artifact as artifacts
 from .. import engines
 from ..artifact import Artifact, Graph
-from ..engines.engine import Engine
+from ..engines.engine import INPUTS, Engine
 from ..errors import Failure, UserError
 from ..progress import SILENT, Progress
 from ..runtime.batches import run
@@ -23,7 +23,6 @@ from ..tasks import Feature, Task, from_json
 from ..tasks.sequence_classification import REGRESSION
 
 FILE = "probe.npz"
-INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 BATCH = 8
 """Rows a batch when the probe was recorded: dynamic INT8 takes its scales from the batch, so that it is replayed so."""
 

@@ -137,7 +137,7 @@ def train_widths(
             args=arguments,
             train_dataset=dataset,
             eval_dataset=eval_examples,
-            data_collator=Collator(folder.encoder, input_names(model)),
+            data_collator=Collator(folder.encoder, {*input_names(model), *input_names(teacher)}),
         )
         _train(trainer, begun, [target.name for target in targets], steps_of(arguments, len(dataset)), progress)
         made = tuple(
@@ -236,13 +236,14 @@ def _train(trainer: ElasticTrainer, begun: Path | None, names: Sequence[str], st
             with as_os_errors():
                 trainer.train(resume_from_checkpoint=str(begun) if begun else None)
         check_finite(trainer.elastic.model, "the trained model")
-    except UserError:  # a rerun would only come to the same end
-        shutil.rmtree(trainer.keep.work, ignore_errors=True)
-        raise
-    except OSError as error:
+    except (OSError, UserError) as error:
+        disk = error if isinstance(error, OSError) else error.__context__  # of a folder that could not appear whole
+        if not isinstance(disk, OSError):  # a rerun would only come to the same end
+            shutil.rmtree(trainer.keep.work, ignore_errors=True)
+            raise
         hint = "Make room and run it again: it goes on from its last checkpoint."
         where = str(trainer.keep.work)
-        raise Failure(f"Writing failed: {error.strerror or error}.", where=where, hint=hint) from error
+        raise Failure(f"Writing failed: {disk.strerror or disk}.", where=where, hint=hint) from disk
 
 
 def _write_result(work: Path, mark: str, made: Sequence[Pruned]) -> None:

@@ -50,7 +50,7 @@ class ElasticTrainer(Trainer):  # type: ignore[misc]
         self.model_accepts_loss_kwargs = False
         self.elastic, self.settings, self.keep = model, settings, keep
         self.teacher = teacher.to(self.args.device).eval().requires_grad_(False)
-        self.teacher_family = teacher_family
+        self.teacher_family, self.teacher_inputs = teacher_family, input_names(teacher)
         self.task, self.encoder, self.eval_examples = task, encoder, eval_examples
         self.kind, self.inputs, self.outputs = kind_of(task), input_names(model.model), output_names(model.model)
         self.counts = Counts(1.0, 1.0, 1.0)
@@ -81,7 +81,7 @@ class ElasticTrainer(Trainer):  # type: ignore[misc]
             self.optimizer.train()
         batch = self._prepare_inputs(inputs)
         feed = {name: batch[name] for name in self.inputs if name in batch}
-        taught, states = self._teach(feed)
+        taught, states = self._teach(batch)
         total = torch.zeros((), device=self.args.device)
         for name in self.elastic.shapes:
             # Gradients stay on their process until all shapes have added theirs: DDP's own averaging runs in the last
@@ -110,7 +110,8 @@ class ElasticTrainer(Trainer):  # type: ignore[misc]
         self.control: TrainerControl = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
 
-    def _teach(self, feed: Mapping[str, Any]) -> tuple[Outputs, tuple[torch.Tensor, ...]]:
+    def _teach(self, batch: Mapping[str, Any]) -> tuple[Outputs, tuple[torch.Tensor, ...]]:
+        feed = {name: batch[name] for name in self.teacher_inputs if name in batch}
         with torch.no_grad(), self.accelerator.autocast(), record_states(self.teacher, self.teacher_family) as states:
             taught = as_tuple(self.teacher(**feed), self.outputs)
         return taught, tuple(states)

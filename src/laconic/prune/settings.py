@@ -77,6 +77,9 @@ class PruneSettings:
         if self.importance not in IMPORTANCE:
             what = f"The 'importance' option must be labels or teacher. Got '{self.importance}'."
             raise UserError(what, hint=nearest(str(self.importance), IMPORTANCE))
+        if self.criterion is not None and not self.needs_labels:
+            hint = "It is for 'importance' labels and for 'label_loss'."
+            raise UserError("The 'criterion' option has no effect where no labels are asked for.", hint=hint)
         if isinstance(self.importance_rows, bool) or not isinstance(self.importance_rows, int):
             raise UserError(f"The 'importance_rows' option must be a whole number. Got {self.importance_rows!r}.")
         if self.importance_rows < 1:

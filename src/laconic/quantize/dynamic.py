@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from ..engines.cpu import EXACT_CLASSES
 from ..quant_map import QuantLayer, QuantMap
 from .targets import Targets
 from .weights import quantize_weight
-
-EXACT = ("amx", "vnni")
-"""CPU classes whose integer sums have 32 bits."""
 
 
 def dynamic(targets: Targets, weight_quantize_type: str = "channel_wise_abs_max", cpu_classes: str = "all") -> QuantMap:
@@ -23,4 +21,4 @@ def dynamic(targets: Targets, weight_quantize_type: str = "channel_wise_abs_max"
 
 def valid_on(cpu_classes: str) -> tuple[str, ...]:
     """The classes on which integers made for `--cpu_classes` are right."""
-    return ("all",) if cpu_classes == "all" else EXACT
+    return ("all",) if cpu_classes == "all" else EXACT_CLASSES

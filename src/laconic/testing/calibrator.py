@@ -1,4 +1,4 @@
-"""Checks for what you plug in yourself: each runs the properties that Laconic relies on and names the one broken."""
+"""`check_calibrator`: tries a calibrator on tensors of every kind that breaks careless ones."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,11 +31,11 @@ class FeatureDataset(Dataset[dict[str, Any]]):  # type: ignore[misc]
 class Collator:
     """Pads a batch to its longest row, and labels of tokens with what the loss passes over."""
 
-    def __init__(self, encoder: Encoder, inputs: Sequence[str]) -> None:
-        self.pad_id, self.inputs = encoder.pad_id, tuple(inputs)
+    def __init__(self, encoder: Encoder, inputs: Collection[str]) -> None:
+        self.pad_id, self.inputs = encoder.pad_id, frozenset(inputs)
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        """Give tensors by the names that the model's forward takes."""
+        """Give tensors by the names that a model's forward takes."""
         features: list[Feature] = [row["feature"] for row in rows]
         arrays = {name: array for name, array in pad(features, self.pad_id).items() if name in self.inputs}
         batch = {name: torch.from_numpy(np.asarray(array)) for name, array in arrays.items()}
