@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -67,11 +68,13 @@ class DividedRows:
         judging = task.features(self.judging, encoder) if self.judging else []
         features = task.features(self.calibration, encoder) if self.calibration else []
 
+        of_rows = [feature.example for feature in features]  # in the order of the rows
+
         def samples(sets: Sequence[SampleSet], rows: int) -> Samples:
             """A set ends where the windows of its last row do."""
 
             def end(count: int) -> int:
-                return sum(feature.example < count for feature in features)
+                return bisect_left(of_rows, count)
 
             batches = None
             if self.moving:

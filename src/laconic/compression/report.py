@@ -84,7 +84,10 @@ def layers(quant_map: QuantMap) -> list[dict[str, Any]]:
             }
         )
     found += [{"name": name, "kind": "table", "precision": "int8"} for name in quant_map.tables]
-    found += [{"name": name, "kind": "product", "precision": "int8"} for name in quant_map.products]
+    classes = list(quant_map.product_classes)
+    found += [
+        {"name": name, "kind": "product", "precision": "int8", "cpu_classes": classes} for name in quant_map.products
+    ]
     left = quant_map.left_float.items()
     return found + [{"name": name, "precision": "float", "reason": reason} for name, reason in left]
 
