@@ -56,10 +56,11 @@ def trained(
     folder: ModelFolder, split: Split, work: Path, settings: PruneSettings, options: Mapping[str, Any], log: Log
 ) -> Path:
     """The folder of the one width that is asked for, trained or found."""
-    start = time.perf_counter()
+    start, took = time.perf_counter(), work.with_suffix(".minutes")
     (made,) = train_widths(folder, split.train, split.choose, work, settings, options, seed=SEED)
-    minutes = (time.perf_counter() - start) / 60
-    log(f"  {made.name}: step {made.step} of {options['max_steps']}, {minutes:.1f} minutes")
+    if not took.exists():  # else it was trained before
+        took.write_text(f"{(time.perf_counter() - start) / 60:.1f}")
+    log(f"  {made.name}: step {made.step} of {options['max_steps']}, {took.read_text()} minutes")
     return made.folder
 
 
