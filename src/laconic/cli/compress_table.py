@@ -130,7 +130,8 @@ def _show_layers(result: CompressionResult) -> None:
     for reason in quant_map.left_float.values():
         by_reason[reason] = by_reason.get(reason, 0) + 1
     left = [f"{count} ({REASONS[reason]})" for reason, count in by_reason.items()]
-    done = f"{len(quant_map.layers)} layers and {len(quant_map.tables)} tables of the best are INT8"
+    products = f", {len(quant_map.products)} products of attention" if quant_map.products else ""
+    done = f"{len(quant_map.layers)} layers{products} and {len(quant_map.tables)} tables of the best are INT8"
     print(f"{done}; float: {', '.join(left) or 'none'}.")
     if result.sensitivity:
         print("Harm of each layer alone in INT8 (mean |Δlogit|), the largest first:")
