@@ -17,7 +17,10 @@ def test_layers_import_downwards_only():
     assert done.returncode == 0, done.stdout
 
 
-LIGHT = ("laconic", "laconic.cli", "laconic.runtime", "laconic.systems", "laconic.measure.score", "laconic.data")
+LIGHT = (
+    "laconic", "laconic.cli", "laconic.runtime", "laconic.systems", "laconic.measure.score", "laconic.data",
+    "laconic.convert",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("module", LIGHT)

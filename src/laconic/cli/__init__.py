@@ -16,6 +16,7 @@ from ..errors import Failure, UserError, missing_package, nearest
 COMMANDS: Mapping[str, str] = {
     "compress": "make a fine-tuned model small and fast, keep the best of what your rows say",
     "finetune": "train an encoder on your own rows",
+    "convert": "turn a checkpoint of PaddleNLP into a transformers folder",
     "export": "turn a fine-tuned model folder into an artifact that runs without torch",
     "evaluate": "score a model folder or an artifact on labelled rows",
     "benchmark": "time models and engines against each other in one alternating run",
