@@ -8,7 +8,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
@@ -58,7 +58,8 @@ def wordpiece(*pieces: str) -> Tokenizer:
     return tokenizer
 
 
-@settings(max_examples=150, deadline=None)
+# Most draws are vocabularies that the product refuses: `assume` leaves them out.
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(some, some, chance)
 def test_wordpiece_texts_of_kept_tokens_stay(first, inner, draw):
     tokenizer = wordpiece("[UNK]", *first, *(f"##{piece}" for piece in inner))
