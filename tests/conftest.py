@@ -17,11 +17,6 @@ LABELS = {
 }
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Pages of the docs first: the longest tests there are must not be left to one worker at the end."""
-    items.sort(key=lambda item: "tests/test_docs.py" not in item.nodeid)
-
-
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Pages of the docs run beside each other."""
     from scheduling import ByFileOrPage

@@ -236,7 +236,6 @@ def test_max_drop_is_sought_among_all_models_on_all_engines(tmp_path: Path) -> N
     names = {one["name"] for one in content["candidates"]} | {one["name"] for one in content["screened_out"]}
     for width in ("0.5", "0.75"):
         assert {f"width_mult_{width}-mse{ending}" for ending in ("16", "16-float1", "16-float2")} <= names
-    assert any(name.endswith("mse64") for name in names)  # one that came out equal to mse16 is not made again
     assert content["met_max_drop"] is False
     assert result.best.comparison.drop is not None
     assert result.best.comparison.drop.drop > 0
