@@ -26,14 +26,13 @@ from laconic.measure.score import Comparison, Score, compare, score
 from laconic.prune import PruneSettings, train_widths
 from laconic.runtime import Predictor
 
-WIDTH = "3/4"
-SETTINGS = PruneSettings(width_mult_list=(WIDTH,), distill_hidden=1.0)  # type: ignore[arg-type]
+SETTINGS = PruneSettings(width_mult_list="3/4", distill_hidden=1.0)  # type: ignore[arg-type]
 STEPS = {"mrpc": (230, 16), "tnews": (200, 32), "msra_ner": (120, 16), "cmrc2018": (40, 8)}
 """Steps and rows a step: few, as untrained slices of these models answer almost like the whole already."""
-
-
 FEWER = {"cmrc2018": 100}
 """Rows that choose, and that tell importance, where a row is several long windows (500 and 512 elsewhere)."""
+BATCH, LENGTH = 16, 128
+FP32, PRUNED, INT8, CONTROL = "FP32", "width 3/4", "width 3/4, INT8", "FP32, trained on"
 
 
 def training(name: str, steps: int | None) -> dict[str, Any]:
@@ -46,10 +45,6 @@ def training(name: str, steps: int | None) -> dict[str, Any]:
         "learning_rate": 1e-4,
         "warmup_steps": half // 8,
     }
-
-
-BATCH, LENGTH = 16, 128
-FP32, PRUNED, INT8, CONTROL = "FP32", "width 3/4", "width 3/4, INT8", "FP32, trained on"
 
 
 def trained(

@@ -32,7 +32,7 @@ class Converted:
     parameters: int
     left_out: tuple[str, ...]
     rows_without_token: int
-    """Rows of the table of words that the vocabulary does not number. ERNIE 1.0 is published with 36."""
+    """Rows of the table of words that the vocabulary does not number."""
 
 
 def convert_paddle(folder: str | Path, output_dir: str | Path, *, overwrite: bool = False) -> Converted:
