@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from laconic.cli import _Parser
-from laconic.cli.compress_arguments import add_compress_options, take_compress_options
+from laconic.compression.flags import add_compress_options, take_compress_options
 from laconic.compression.option_effects import EFFECT, check, resolve
 from laconic.compression.options import ALGORITHMS, READERS, CompressOptions
 from laconic.errors import UserError

@@ -6,12 +6,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from ..compression.flags import add_compress_options, take_compress_options
 from ..compression.options import CompressOptions
 from ..errors import UserError
 from ..options import DataOptions, TaskOptions
 from . import arguments as flags
 from . import console
-from .compress_arguments import add_compress_options, take_compress_options
 from .training_arguments import add_training_options, take_training_options
 
 TAKES_MORE = True

@@ -9,8 +9,8 @@ import typing
 from fractions import Fraction
 from typing import Any
 
-from ..compression.options import CompressOptions
-from .arguments import truth
+from ..flags import truth
+from .options import CompressOptions
 
 METAVARS = {str: "TEXT", int: "INT", float: "FLOAT", bool: "true|false", Fraction: "FRACTION"}
 _HINTS = typing.get_type_hints(CompressOptions)
