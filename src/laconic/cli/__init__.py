@@ -91,6 +91,8 @@ def _run(argv: list[str]) -> int:
         raise UserError(f"There is no command '{name}'.", hint=nearest(name, COMMANDS))
     parser, module = parser_of(name)
     words = [underscored(word) for word in argv[1:]]
+    if hasattr(module, "prepare"):
+        words = module.prepare(parser, words)
     if getattr(module, "TAKES_MORE", False):
         arguments, rest = parser.parse_known_args(words)
         arguments.rest = rest
