@@ -2,7 +2,7 @@
 
 >>> import laconic
 >>> sorted(laconic.__all__)
-['UserError', '__version__', 'compress', 'load_model', 'runtime']
+['CompressionArguments', 'PdArgumentParser', 'UserError', '__version__', 'compress', 'load_model', 'runtime']
 """
 
 from __future__ import annotations
@@ -15,11 +15,22 @@ if TYPE_CHECKING:
     from .compression.call import compress
     from .errors import UserError
     from .reload import load_model
+    from .trainer import CompressionArguments, PdArgumentParser
 
 __version__ = "0.1.0.dev0"
-__all__ = ["UserError", "__version__", "compress", "load_model", "runtime"]
+__all__ = [
+    "CompressionArguments",
+    "PdArgumentParser",
+    "UserError",
+    "__version__",
+    "compress",
+    "load_model",
+    "runtime",
+]
 
 _HOMES = {
+    "CompressionArguments": ".trainer.arguments",
+    "PdArgumentParser": ".trainer.parser",
     "UserError": ".errors",
     "compress": ".compression.call",
     "load_model": ".reload",

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from laconic.cli import _Parser
-from laconic.cli.compress_arguments import add_compress_options, take_compress_options
-from laconic.compression.option_effects import EFFECT, check, resolve
+from laconic.compression.flags import add_compress_options, take_compress_options
+from laconic.compression.option_effects import EFFECT, check, check_training, resolve
 from laconic.compression.options import READERS, CompressOptions
 from laconic.errors import UserError
 from laconic.quantize.calibrators import CALIBRATORS, Hist
@@ -63,6 +63,7 @@ def test_defaults_are_those_of_the_specification() -> None:
         "weight_quantize_type": "channel_wise_abs_max",
         "activation_quantize_type": None,
         "moving_rate": 0.9,
+        "use_pact": True,
         "round_type": "round",
         "bias_correction": False,
         "smooth": "auto",
@@ -253,6 +254,21 @@ def test_options_of_integer_matmuls_are_refused_for_tables_alone(words: str) -> 
 )
 def test_what_is_true_of_dynamic_anyway_may_be_said(words: str) -> None:
     checked("--strategy", "dynamic", *words.split())
+
+
+def test_options_of_a_step_that_is_not_offered_yet_are_refused_with_its_name() -> None:
+    assert "'--use_pact' option (True) has no effect" in refused("--strategy", "ptq", "--use_pact")
+    assert "It is for qat." in refused("--strategy", "ptq", "--use_pact", "no")
+    checked("--strategy", "qat", "--use_pact", "no")
+
+
+def test_training_options_need_a_strategy_that_trains() -> None:
+    plans = parse_all(["ptq", "dynamic"])
+    check_training({"device": "cpu"}, plans)
+    for name, value in (("device", "gpu"), ("learning_rate", 1e-4)):
+        with pytest.raises(UserError, match=f"'--{name}' option has no effect with the strategy 'ptq' or 'dynamic'"):
+            check_training({name: value}, plans)
+        check_training({name: value}, parse_all("dynabert"))
 
 
 def test_ranges_at_run_time_make_ptq_dynamic_and_say_so() -> None:

@@ -258,6 +258,11 @@ def test_options_refused_are_options_of_transformers() -> None:
 
 def test_older_names_are_translated() -> None:
     assert checked({"optim": "adamw", "warmup_ratio": 0.25}) == {"warmup_steps": 0.25}
+    assert checked({"warmup_ratio": 0.25, "warmup_steps": 0}) == {"warmup_steps": 0.25}
+    assert checked({"warmup_ratio": 0.0, "warmup_steps": 9}) == {"warmup_steps": 9}
+    assert checked({"device": "cpu"}) == {"use_cpu": True}
+    with pytest.raises(UserError, match="'--device' option cannot be 'gqu'"):
+        checked({"device": "gqu"})
 
 
 def test_weights_that_are_not_numbers_are_refused(place: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 from .. import __version__
 from ..errors import Failure, UserError, missing_package, nearest
+from ..flags import underscored
 
 COMMANDS: Mapping[str, str] = {
     "compress": "make a fine-tuned model small and fast, keep the best of what your rows say",
@@ -90,7 +91,9 @@ def _run(argv: list[str]) -> int:
     if name not in COMMANDS:
         raise UserError(f"There is no command '{name}'.", hint=nearest(name, COMMANDS))
     parser, module = parser_of(name)
-    words = [_underscored(word) for word in argv[1:]]
+    words = [underscored(word) for word in argv[1:]]
+    if hasattr(module, "prepare"):
+        words = module.prepare(parser, words)
     if getattr(module, "TAKES_MORE", False):
         arguments, rest = parser.parse_known_args(words)
         arguments.rest = rest
@@ -119,18 +122,6 @@ class _Parser(argparse.ArgumentParser):
             known = [option for action in self._actions for option in action.option_strings]
             message, hint = f"There is no option '{word}'.", nearest(word, known) if len(known) < 60 else hint
         raise UserError(message[0].upper() + message[1:].rstrip(".") + ".", hint=hint)
-
-
-def _underscored(word: str) -> str:
-    """Options may be written with hyphens or underscores; values after `=` stay as they are.
-
-    >>> _underscored("--eval-file=my-rows.tsv"), _underscored("my-rows.tsv")
-    ('--eval_file=my-rows.tsv', 'my-rows.tsv')
-    """
-    if not word.startswith("--"):
-        return word
-    name, equals, value = word[2:].partition("=")
-    return f"--{name.replace('-', '_')}{equals}{value}"
 
 
 def _one_line(error: Exception | str) -> str:

@@ -19,6 +19,7 @@ TRAINING = {
     "weight_decay": (float, "weight decay (0)"),
     "warmup_steps": (float, "steps of warm-up, or a share of all steps below 1 (0)"),
     "warmup_ratio": (float, "steps of warm-up as a share of all steps (0)"),
+    "device": (str, "cpu or gpu (the best there is)"),
     "optim": (str, "adamw, sgd, adafactor … (adamw)"),
     "lr_scheduler_type": (str, "linear, cosine, constant … (linear)"),
     "save_steps": (int, "score and save every so many steps (every epoch)"),
@@ -52,11 +53,19 @@ def take_training_options(
     """
     names = [name for name in (*TRAINING, "bf16") if name not in without]
     typed = {name: getattr(arguments, name) for name in names}
-    return {**{name: value for name, value in typed.items() if value is not None}, **_more(arguments.rest, others)}
+    given = {name: value for name, value in typed.items() if value is not None}
+    return {**given, **read_more(arguments.rest, others)}
 
 
-def _more(words: list[str], others: Iterable[str]) -> dict[str, Any]:
-    """Read the other options as transformers' own parser does."""
+def training_names() -> list[str]:
+    """All options of training: transformers' own, and the two that it has no name for."""
+    from transformers import TrainingArguments
+
+    return [*dict.fromkeys((*TRAINING, *TrainingArguments.__dataclass_fields__))]
+
+
+def read_more(words: list[str], others: Iterable[str]) -> dict[str, Any]:
+    """Read other options than the usual as transformers' own parser does."""
     if not words:
         return {}
     import contextlib

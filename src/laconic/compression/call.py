@@ -79,10 +79,10 @@ def _sort(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict
 
 
 def _training_names() -> list[str]:
-    """Options of transformers, which is imported only where one of them might be meant; and its older name of one."""
+    """Options of transformers, which is imported only where one of them might be meant; and two of ours."""
     from transformers import TrainingArguments
 
-    return [*TrainingArguments.__dataclass_fields__, "warmup_ratio"]
+    return [*TrainingArguments.__dataclass_fields__, "warmup_ratio", "device"]
 
 
 def _names(kind: Any) -> list[str]:

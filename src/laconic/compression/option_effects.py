@@ -95,6 +95,7 @@ EFFECT: dict[str, tuple[set[str], Any]] = {
     "weight_quantize_type": (_INTEGER, None),
     "activation_quantize_type": (_STATIC, AT_RUN_TIME),
     "moving_rate": (_STATIC, None),
+    "use_pact": ({"qat"}, None),
     "round_type": ({"ptq"}, "round"),
     "bias_correction": ({"ptq"}, False),
     "smooth": ({"ptq"}, "off"),
@@ -117,7 +118,8 @@ def _check_effect(options: CompressOptions, plans: Sequence[Plan], given: Abstra
             because = f"with the strategy {strategies}"
             if changed and "ptq" in effective:
                 because = f"with --activation_quantize_type {AT_RUN_TIME}, which is the graph of dynamic"
-            _refuse(name, because, f"It is for {' or '.join(sorted(effective & set(OFFERED)))}.", value)
+            those = effective & set(OFFERED) or effective
+            _refuse(name, because, f"It is for {' or '.join(sorted(those))}.", value)
     if options.skip_layers == ("auto",) and "ptq" not in steps:
         because = f"with the strategy {strategies}"
         _refuse("skip_layers", because, "Name patterns: auto is for ptq.", options.skip_layers)
@@ -128,10 +130,27 @@ def _check_effect(options: CompressOptions, plans: Sequence[Plan], given: Abstra
 
 
 def check_training(training: Mapping[str, Any], plans: Sequence[Plan]) -> None:
-    """Refuse, by name, options of training where no plan trains."""
-    if training and not any("dynabert" in plan.steps for plan in plans):
+    """Refuse, by name, options of training where no plan trains; that no GPU is used is true anyway."""
+    asked = [name for name, value in training.items() if (name, value) != ("device", "cpu")]
+    if asked and not trains(plans):
         strategies = " or ".join(f"'{plan.name}'" for plan in plans)
-        _refuse(next(iter(training)), f"with the strategy {strategies}", "It is for dynabert.")
+        _refuse(asked[0], f"with the strategy {strategies}", "It is for dynabert.")
+
+
+def trains(plans: Sequence[Plan]) -> bool:
+    """Whether any of the plans trains, so that options of training have an effect."""
+    return any("dynabert" in plan.steps for plan in plans)
+
+
+def touches(name: str, plans: Sequence[Plan]) -> bool:
+    """Whether an option has an effect on any of the plans, as far as the steps alone can tell.
+
+    >>> from laconic.strategy import parse_all
+    >>> touches("algo_list", parse_all("dynamic")), touches("seed", parse_all("dynamic"))
+    (False, True)
+    """
+    steps = {step for plan in plans for step in plan.steps}
+    return name not in EFFECT or bool(EFFECT[name][0] & steps)
 
 
 def _refuse(name: str, because: str, hint: str = "Leave it out.", value: Any = None) -> None:

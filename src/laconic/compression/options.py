@@ -60,6 +60,7 @@ class CompressOptions:
         "each batch at run time, which is the graph of dynamic (range_abs_max)"
     )
     moving_rate: float = option("weight of what came before in moving_average_abs_max (0.9)", 0.9)
+    use_pact: bool = option("qat: learn where activations are clipped (true)", True)
     round_type: str = option("round, or adaround: the rounding of weights learned per layer (round)", "round")
     bias_correction: bool = option("shift biases by the mean error of their layer (false)", False)
     smooth: str | float = option("move outliers into weights: auto, off, or a strength from 0 to 1 (auto)", "auto")
@@ -77,9 +78,7 @@ class CompressOptions:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
-            if value is not None or field.default is not None:
-                object.__setattr__(self, field.name, READERS[field.name](field.name, value))
+            object.__setattr__(self, field.name, read_option(field.name, getattr(self, field.name)))
         if self.distill_hidden == self.distill_logits == self.label_loss == 0:
             what = "The options '--distill_hidden', '--distill_logits' and '--label_loss' are all 0: nothing is learnt."
             raise UserError(what, hint="Set one of them above 0.")
@@ -94,6 +93,17 @@ class CompressOptions:
         """Where a plan's matmuls get the range of their inputs from."""
         by_strategy = {"ptq": "range_abs_max", "qat": MOVING}
         return self.activation_quantize_type or by_strategy.get(plan.quantizer or "", AT_RUN_TIME)
+
+
+def read_option(name: str, value: Any) -> Any:
+    """Read one option's value; None stands for itself where it is the default.
+
+    >>> read_option("width_mult_list", "3/4 0.5")
+    (Fraction(3, 4), Fraction(1, 2))
+    """
+    if value is None and CompressOptions.__dataclass_fields__[name].default is None:
+        return None
+    return READERS[name](name, value)
 
 
 def _strategies(name: str, value: Any) -> tuple[str, ...]:
@@ -128,6 +138,7 @@ READERS: dict[str, Reader] = {
     "weight_quantize_type": one_of("channel_wise_abs_max", "abs_max"),
     "activation_quantize_type": one_of("range_abs_max", MOVING, AT_RUN_TIME),
     "moving_rate": number(0, 1, below=True),
+    "use_pact": yes_or_no,
     "round_type": one_of("round", "adaround"),
     "bias_correction": yes_or_no,
     "smooth": word_or(("auto", "off"), number(0, 1)),

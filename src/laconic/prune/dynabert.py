@@ -43,6 +43,7 @@ DEFAULTS: dict[str, Any] = {
     "per_device_train_batch_size": 8,
     "per_device_eval_batch_size": 8,
     "save_steps": 100,
+    "logging_steps": 500,
 }
 REFUSED = {
     "gradient_checkpointing": "Elastic widths lend their weights for one call only.",

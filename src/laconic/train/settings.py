@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from transformers import TrainingArguments
 
 from ..engines.cpu import cpu
-from ..errors import UserError
+from ..errors import UserError, nearest
 from ..tasks import Task
 
 DECIDED = {
@@ -47,6 +48,11 @@ AT_LEAST_ONE = (
 ABOVE_ZERO = ("num_train_epochs", "learning_rate")
 NOT_NEGATIVE = ("seed", "data_seed", "weight_decay", "warmup_steps", "warmup_ratio", "max_grad_norm")
 MAX_SEED = 2**32 - 1
+DEVICES = ("cpu", "gpu", "cuda")
+
+
+class DeviceWarning(UserWarning):
+    """The device that was asked for is not there."""
 
 
 def training_arguments(training: Mapping[str, Any], task: Task, work: Path) -> TrainingArguments:
@@ -72,7 +78,7 @@ def arguments_with(training: Mapping[str, Any], work: Path, **decided: Any) -> T
     settings.setdefault("save_strategy", "steps" if by_steps else "epoch")
     settings["eval_strategy"] = settings["save_strategy"]
     settings.setdefault("eval_steps", settings.get("save_steps"))
-    settings.setdefault("use_cpu", not torch.cuda.is_available())
+    settings.setdefault("use_cpu", use_cpu(None))
     settings.setdefault("dataloader_pin_memory", False)
     settings.setdefault("report_to", [])
     try:
@@ -98,26 +104,50 @@ def steps_of(arguments: TrainingArguments, rows: int) -> int:
 
 
 def checked(training: Mapping[str, Any]) -> dict[str, Any]:
-    """Refuse what would have no effect or cannot be; translate the older names `warmup_ratio` and optim `adamw`.
+    """Refuse what would have no effect or cannot be; translate what transformers has no name for.
 
-    >>> checked({"warmup_ratio": 0.1, "optim": "adamw"})
-    {'warmup_steps': 0.1}
+    >>> checked({"warmup_ratio": 0.1, "optim": "adamw", "device": "cpu"})
+    {'warmup_steps': 0.1, 'use_cpu': True}
     """
-    settings = dict(training)
-    for name, value in settings.items():
+    for name in training:
         if name in DECIDED or name in WITHOUT_EFFECT:
             raise UserError(f"The '--{name}' option has no effect here.", hint=DECIDED.get(name, "Leave it out."))
-        if isinstance(value, (int, float)):
+    return translated(training)
+
+
+def translated(training: Mapping[str, Any]) -> dict[str, Any]:
+    """Check bounds; put `warmup_ratio`, the optimizer `adamw` and `device` as transformers has them."""
+    settings = dict(training)
+    for name, value in settings.items():
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
             _check(name, value)
     if settings.get("max_steps") == 0:
         raise UserError("The '--max_steps' option must be at least 1. Got 0.")
     if settings.get("optim") == "adamw":
         del settings["optim"]  # the trainer's own choice is the fastest form of it
     if (ratio := settings.pop("warmup_ratio", None)) is not None:
-        if "warmup_steps" in settings or ratio >= 1:
+        if ratio >= 1 or (ratio and settings.get("warmup_steps")):
             raise UserError("The '--warmup_ratio' option is a share below 1, without --warmup_steps.")
-        settings["warmup_steps"] = ratio
+        settings["warmup_steps"] = settings.get("warmup_steps") or ratio
+    if (device := settings.pop("device", None)) is not None:
+        settings["use_cpu"] = use_cpu(device)
     return settings
+
+
+def use_cpu(device: Any) -> bool:
+    """Whether `device` is the CPU: `cpu`, `gpu` or `cuda`, `gpu:0`; None: the best there is. Without a GPU it warns."""
+    if device is None:
+        return not torch.cuda.is_available()
+    kind, _, number = str(device).lower().partition(":")
+    if kind not in DEVICES:
+        raise UserError(f"The '--device' option cannot be '{device}'.", hint=nearest(kind, DEVICES))
+    if number not in ("", "0"):
+        hint = "Choose among several with the environment variable CUDA_VISIBLE_DEVICES."
+        raise UserError(f"The '--device' option is cpu or gpu, without a number. Got '{device}'.", hint=hint)
+    if kind != "cpu" and not torch.cuda.is_available():
+        warnings.warn(f"There is no GPU for '--device {device}': the CPU is used.", DeviceWarning, stacklevel=2)
+        return True
+    return kind == "cpu"
 
 
 def _check(name: str, value: float) -> None:

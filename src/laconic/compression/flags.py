@@ -6,21 +6,24 @@ import argparse
 import dataclasses
 import types
 import typing
+from collections.abc import Collection, Iterable
 from fractions import Fraction
 from typing import Any
 
-from ..compression.options import CompressOptions
-from .arguments import truth
+from ..flags import truth
+from .options import CompressOptions
 
 METAVARS = {str: "TEXT", int: "INT", float: "FLOAT", bool: "true|false", Fraction: "FRACTION"}
 _HINTS = typing.get_type_hints(CompressOptions)
 
 
-def add_compress_options(parser: argparse.ArgumentParser) -> None:
+def add_compress_options(parser: argparse.ArgumentParser, *, without: Collection[str] = ()) -> None:
     """Give the parser a flag for each option; lists take several words, and a repeated flag adds to its list."""
     group = parser.add_argument_group("how a model is made smaller")
     for field in dataclasses.fields(CompressOptions):
-        kind, is_list = _kind(_HINTS[field.name])
+        if field.name in without:
+            continue
+        kind, is_list = kind_of(field.name)
         more: dict[str, Any] = {"metavar": METAVARS[kind]}
         if field.name == "strategy":
             more |= {"nargs": "+", "action": "append"}
@@ -43,9 +46,27 @@ def take_compress_options(arguments: argparse.Namespace) -> tuple[CompressOption
     """
     names = [field.name for field in dataclasses.fields(CompressOptions)]
     typed = {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
-    if "strategy" in typed:  # blanks separate steps, so that the words after one flag are one strategy
-        typed["strategy"] = [" ".join(words) for words in typed["strategy"]]
+    if "strategy" in typed:
+        typed["strategy"] = strategies(typed["strategy"])
     return CompressOptions(**typed), frozenset(typed)
+
+
+def strategies(typed: Iterable[Iterable[str]]) -> list[str]:
+    """Blanks separate steps, so that the words after one flag are one strategy.
+
+    >>> strategies([["ptq", "embeddings"], ["dynamic"]])
+    ['ptq embeddings', 'dynamic']
+    """
+    return [" ".join(words) for words in typed]
+
+
+def kind_of(name: str) -> tuple[Any, bool]:
+    """The plain type of an option and whether it is a list.
+
+    >>> kind_of("batch_size_list")
+    (<class 'int'>, True)
+    """
+    return _kind(_HINTS[name])
 
 
 def _kind(hint: Any) -> tuple[Any, bool]:

@@ -1,0 +1,85 @@
+"""The reference's `config.yml`: options for all data sets under `DefaultArgs`, those of each under its kind of task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..data.locate import plain, task_of
+from ..errors import UserError, nearest
+from .document import Entry
+from .settings import Gathered
+
+DEFAULTS = "DefaultArgs"
+SECTIONS: dict[str, tuple[str, ...]] = {
+    DEFAULTS: (),
+    "SequenceClassification": ("sequence_classification", "multi_label_classification", "regression"),
+    "TokenClassification": ("token_classification",),
+    "QuestionAnswering": ("question_answering",),
+}
+"""Keys of the top level, and what `--task` calls them."""
+BOTH = {"batch_size": ("per_device_train_batch_size", "per_device_eval_batch_size")}
+"""Keys that stand for two options."""
+QUESTIONS = {
+    "doc_stride", "n_best_size", "max_answer_length", "max_query_length", "null_score_diff_threshold", "no_answer",
+    "answer_language",
+}  # fmt: skip
+
+Parts = list[tuple[str, Mapping[str, Entry]]]
+
+
+def choose(
+    parts: Mapping[str, Entry], dataset: str | None, task: str | None, into: Gathered
+) -> tuple[str | None, Parts]:
+    """The section that is meant, and the groups of options that count, the more special later.
+
+    Of several data sets the one that `--dataset` names; a file with one data set, or with none, needs no name.
+    """
+    chosen: Parts = [(DEFAULTS, _inner(parts[DEFAULTS], DEFAULTS, into))] if DEFAULTS in parts else []
+    named = [
+        (section, name, entry)
+        for section, group in parts.items()
+        if section != DEFAULTS and (task is None or task in SECTIONS[section])
+        for name, entry in _inner(group, section, into).items()
+    ]
+    if not named:
+        return None, chosen
+    fitting = named
+    if dataset is not None:
+        fitting = [one for one in named if _same(one[1], dataset)]
+        if not fitting:
+            hint = nearest(task_of(dataset), [task_of(name) for _, name, _ in named])
+            raise UserError(f"There is no data set '{dataset}' in the file.", where=into.path, hint=hint)
+    if len(fitting) > 1:
+        names = ", ".join(name for _, name, _ in fitting)
+        hint = "Name one with --dataset." if dataset is None else "Name its kind with --task."
+        raise UserError(f"The file holds several data sets: {names}.", where=into.path, hint=hint)
+    section, name, entry = fitting[0]
+    key = f"{section}.{name}"
+    return section, [*chosen, (key, _inner(entry, key, into))]
+
+
+def fit(section: str | None, into: Gathered) -> None:
+    """Leave out what is said for all data sets and is nothing to this kind of task; metrics by our names."""
+    for option, setting in list(into.settings.items()):
+        key = setting.where.partition(", ")[2]
+        foreign = (section not in (None, "QuestionAnswering") and option in QUESTIONS) or (
+            section not in (None, "SequenceClassification") and option == "metric"
+        )
+        if foreign and key.startswith(f"{DEFAULTS}."):
+            into.leave(key, f"it is nothing to {section}")
+            del into.settings[option]
+        elif option == "metric" and len(setting.words) == 1:
+            into.settings[option] = type(setting)(option, (setting.words[0].lower(),), setting.where)
+
+
+def _inner(entry: Entry, key: str, into: Gathered) -> Mapping[str, Entry]:
+    entries = entry.entries
+    if entries is None:
+        raise UserError("This must hold keys and values.", where=into.where(key, entry))
+    return entries
+
+
+def _same(name: str, dataset: str) -> bool:
+    """Whether a name in the file is the data set: with or without its family, or a folder that is called so."""
+    return plain(task_of(name)) in (plain(task_of(dataset)), plain(Path(dataset).name))
