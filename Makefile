@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.laconic
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 # One thread a worker: two workers with two threads each would fight over two cores.
-PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest
+PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest --no-loadscope-reorder
 
 .PHONY: demo test test-all check fmt lint type docs clean
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from models import build, build_tokenizer
@@ -15,6 +18,20 @@ LABELS = {
     "TokenClassification": ("O", "B-PER", "I-PER", "B-LOC", "I-LOC"),
     "QuestionAnswering": (),
 }
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Pages of the docs first: the longest tests there are must not be left to one worker at the end."""
+    items.sort(key=lambda item: "tests/test_docs.py" not in item.nodeid)
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    """The same draws for a test whatever ran before it in its process."""
+    random.seed(0)
+    np.random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
