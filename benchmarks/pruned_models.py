@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import torch
@@ -106,8 +107,8 @@ def show_scores(
     return drops
 
 
-def show_speed(log: Log, name: str, scratch: Path, seconds: float) -> None:
-    """× the unpruned FP32 model on the same engine, and on the fastest."""
+def show_speed(log: Log, name: str, scratch: Path, seconds: float) -> dict[tuple[str, str], float]:
+    """× the unpruned FP32 model on the same engine, which is given back, and on the fastest."""
     installed = [engine for engine in engines.installed() if engine != "torch"]
     places = {FP32: next(scratch.glob(f"fp32-{name}-*")), PRUNED: next(scratch.glob("fp32-width_mult_0.75-*"))}
     runners = [(what, runtime.load(place, engine, 1)) for what, place in places.items() for engine in installed]
@@ -116,9 +117,12 @@ def show_speed(log: Log, name: str, scratch: Path, seconds: float) -> None:
     contestants = [Contestant(what, one.engine.name, runs(one, batch)) for what, one in runners]
     timings = alternate(contestants, contestants[0].label, seconds=seconds)
     whole = {timing.engine: timing.ratio for timing in timings if timing.model == FP32}
+    found = {}
     for timing in timings:
         own, fastest = timing.ratio / whole[timing.engine], timing.ratio / max(whole.values())
         log.row(name, timing.model, timing.engine, f"{own:.2f}", f"{fastest:.2f}", f"{1000 * timing.seconds:.1f}")
+        found[timing.model, timing.engine] = own
+    return found
 
 
 def runs(predictor: Predictor, batch: Any) -> Any:
@@ -133,33 +137,50 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="so many for every model (those of STEPS)")
     parser.add_argument("--rows", type=int, help="dev rows to report on, the first so many (all)")
     parser.add_argument("--seconds", type=float, default=5.0, help="for each contestant (5)")
+    parser.add_argument("--only", nargs="+", choices=["scores", "speed"], default=["scores", "speed"])
     parser.add_argument("--work", type=Path, help="keep trainings here, and use those that are")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     log = Log(asked.out)
     log(f"python benchmarks/pruned_models.py MODELS DATA; {machine()}, {torch.get_num_threads()} threads train")
     log(f"{SETTINGS.as_json()}")
-    drops: dict[str, list[tuple[float, int]]] = {}
     with work_folder(asked.work) as scratch:
         opened = {}
         for name in asked.names:
             subject = Subject.find(name, asked.models, asked.data)
             opened[name] = open_all(subject, scratch / name, asked.rows, asked.steps, log)
-        log()
-        log.head("model", "what", "score", "drop (95 %)", "same answer", "mean abs. Δlogit", "dev rows")
-        for name, (found, rows) in opened.items():
-            for what, drop in show_scores(log, name, found, rows).items():
-                drops.setdefault(what, []).append(drop)
-        log()
-        for what, every in drops.items():
-            rows = sum(count for _, count in every)
-            pooled = sum(drop * count for drop, count in every) / rows
-            log(f"{what}: drop pooled over {rows} dev rows of {len(every)} models: {pooled:.2f} points")
-        log()
-        log(f"One thread, batch {BATCH}, length {LENGTH}:")
-        log.head("model", "what", "engine", "× FP32 on that engine", "× the fastest FP32", "ms a batch")
-        for name in asked.names:
-            show_speed(log, name, scratch / name, asked.seconds)
+        if "scores" in asked.only:
+            show_all_scores(log, opened)
+        if "speed" in asked.only:
+            show_all_speeds(log, asked.names, scratch, asked.seconds)
+
+
+def show_all_scores(log: Log, opened: Mapping[str, tuple[Any, Any]]) -> None:
+    drops: dict[str, list[tuple[float, int]]] = {}
+    log()
+    log.head("model", "what", "score", "drop (95 %)", "same answer", "mean abs. Δlogit", "dev rows")
+    for name, (found, rows) in opened.items():
+        for what, drop in show_scores(log, name, found, rows).items():
+            drops.setdefault(what, []).append(drop)
+    log()
+    for what, every in drops.items():
+        rows = sum(count for _, count in every)
+        pooled = sum(drop * count for drop, count in every) / rows
+        log(f"{what}: drop pooled over {rows} dev rows of {len(every)} models: {pooled:.2f} points")
+
+
+def show_all_speeds(log: Log, names: Sequence[str], scratch: Path, seconds: float) -> None:
+    ratios: dict[tuple[str, str], list[float]] = {}
+    log()
+    log(f"One thread, batch {BATCH}, length {LENGTH}, {machine()}:")
+    log.head("model", "what", "engine", "× FP32 on that engine", "× the fastest FP32", "ms a batch")
+    for name in names:
+        for which, ratio in show_speed(log, name, scratch / name, seconds).items():
+            ratios.setdefault(which, []).append(ratio)
+    log()
+    for (what, engine), every in ratios.items():
+        if what != FP32 and len(every) == len(names):
+            log(f"{what} on {engine}: {geometric_mean(every):.2f} × FP32 there, geometric mean of {len(every)} models")
 
 
 if __name__ == "__main__":
