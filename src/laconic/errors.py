@@ -35,9 +35,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
     "Did you mean 'accuracy'?"
     >>> nearest("zzz", ["accuracy", "f1"])
     'Known: accuracy, f1.'
+    >>> nearest("pqt", ["qat", "ptq"])
+    "Did you mean 'ptq'?"
     """
     known = list(known)
-    close = difflib.get_close_matches(word, known, n=1)
+    close = difflib.get_close_matches(word, known)
+    close.sort(key=lambda one: sorted(one) != sorted(word))  # letters that changed places come before other letters
     return f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(known)}."
 
 
