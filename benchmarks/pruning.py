@@ -1,6 +1,6 @@
 """Widths of one model, trained in one run: drop, fidelity, speed and size, and what each part of the method gives.
 
-    python benchmarks/pruning.py MODELS DATA [--name mrpc] [--widths 3/4 2/3 1/2 1/4] [--steps 80] [--work DIR]
+    python benchmarks/pruning.py MODELS DATA [--name mrpc] [--widths 3/4 2/3 1/2 1/4] [--steps 120] [--work DIR]
                                  [--out benchmarks/results/pruning.md]
 
 Beside the trained widths: the same widths pruned without training, trained without reordering, with neither, the
@@ -204,8 +204,8 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--name", default="mrpc")
     parser.add_argument("--widths", nargs="+", default=["3/4", "2/3", "1/2", "1/4"])
     parser.add_argument("--depths", nargs="+", default=["1"])
-    parser.add_argument("--steps", type=int, default=80)
-    parser.add_argument("--save_steps", type=int, default=40)
+    parser.add_argument("--steps", type=int, default=120)
+    parser.add_argument("--save_steps", type=int, default=60)
     parser.add_argument("--batch_size", type=int, default=16)
     parser.add_argument("--learning_rate", type=float, default=1e-4)
     parser.add_argument("--distill_hidden", type=float, default=1.0)
