@@ -103,7 +103,7 @@ class CompressOptions:
         steps = {step for plan in self.plans() for step in plan.steps}
         return tuple(step for step in LOSSES if step in steps)
 
-    def losses(self, step: str) -> dict[str, float]:
+    def losses(self, step: str) -> dict[str, Any]:
         """The losses of a step that trains: what was set, and its own default for what was not.
 
         >>> CompressOptions(label_loss=0.5).losses("qat")

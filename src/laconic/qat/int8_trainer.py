@@ -11,6 +11,7 @@ from torch import nn
 from ..engines.torch import as_tuple
 from ..train.distil_trainer import DistilTrainer
 from .model import FakeQuantized
+from .settings import QatSettings
 
 NAME = "qat"
 
@@ -21,9 +22,9 @@ class Int8Trainer(DistilTrainer):
     Evaluating scores the fake-quantized model, which is what the exported graph computes, and keeps the best.
     """
 
-    def __init__(self, *, model: FakeQuantized, **parts: Any) -> None:
-        super().__init__(model=model, student=model.model, **parts)
-        self.quantized = model
+    def __init__(self, *, model: FakeQuantized, settings: QatSettings, **parts: Any) -> None:
+        super().__init__(model=model, student=model.model, settings=settings, **parts)
+        self.quantized, self.pact = model, (settings.pact_rate, settings.pact_decay)
 
     def create_optimizer(self, model: Any = None) -> Any:
         """PACT's clips have a learning rate and a decay of their own."""
@@ -31,13 +32,12 @@ class Int8Trainer(DistilTrainer):
             clips = self.quantized.clips()
             for clip in clips:
                 clip.requires_grad_(False)  # out of the groups that the Trainer makes
-            super().create_optimizer(model)
+            made: Any = super().create_optimizer(model)
             for clip in clips:
                 clip.requires_grad_(True)
             if clips:
-                rate = self.args.learning_rate * self.settings.pact_rate
-                group = {"params": clips, "lr": rate, "weight_decay": self.settings.pact_decay}
-                self.optimizer.add_param_group(group)
+                rate, decay = self.pact
+                made.add_param_group({"params": clips, "lr": self.args.learning_rate * rate, "weight_decay": decay})
         return self.optimizer
 
     def training_step(

@@ -80,7 +80,7 @@ class FakeQuantized(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
     def forward(self, *, states: bool = False, **inputs: Any) -> Any:
         """What the model gives and, with `states`, what `record_states` records; inputs are looked at."""
         self._sight.on, self._sight.mask = True, mask_of(inputs).bool()
-        recording = record_states(self.model, self.family) if states and self.family else nullcontext([])
+        recording: Any = record_states(self.model, self.family) if states and self.family else nullcontext([])
         try:
             with recording as recorded:
                 return self.model(**inputs), tuple(recorded)
