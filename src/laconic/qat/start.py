@@ -8,9 +8,10 @@ from typing import Any
 from torch import nn
 
 from .. import engines
+from ..errors import UserError
 from ..measure.fidelity import mean_abs_logit_change
 from ..progress import SILENT, Progress
-from ..quant_map import QuantMap
+from ..quant_map import REASONS, QuantMap
 from ..quantize.observe import watch
 from ..quantize.ptq import PtqSettings, ptq
 from ..quantize.samples import Samples
@@ -45,6 +46,9 @@ def find_start(
         seed=seed,
     )
     maps = list(ptq(proto, targets, whole, how, progress=progress).values())
+    if not maps[0].layers:
+        reasons = sorted({REASONS[reason] for reason in maps[0].left_float.values()})
+        raise UserError(f"The step 'qat' would leave everything float: {'; '.join(reasons)}.")
     if len(maps) == 1:
         return maps[0]
     rows = (samples.judging or samples.features)[:JUDGING]
