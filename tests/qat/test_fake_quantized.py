@@ -11,6 +11,7 @@ import torch
 from fake_quantized import Subject, exported
 from laconic import engines
 from laconic.engines.torch import input_names
+from laconic.errors import UserError
 from laconic.qat import QatSettings
 from laconic.qat.linear import FakeQuantLinear
 from laconic.train.batches import Collator
@@ -56,6 +57,24 @@ def test_exported_graphs_give_the_models_own_logits(family, tmp_path):
     agree(one, quantized, tmp_path / "before")
     trained_a_little(one, quantized)
     agree(one, quantized, tmp_path / "after")
+
+
+def test_training_starts_where_ptq_ends(tmp_path):
+    quantized = subject(tmp_path).quantized(QatSettings(algo_list=("mse",)))
+    for name, layer in quantized.quant_map().layers.items():
+        begun = quantized.start.layers[name]
+        found = layer.range.low, layer.range.high
+        assert found == pytest.approx((begun.range.low, begun.range.high), rel=1e-6)
+        assert np.allclose(layer.scales, begun.scales, rtol=1e-6)
+        # A pair that must be brought down is brought down evenly, not by how much each input counts.
+        assert np.mean(layer.integers != begun.integers) < 0.02
+
+
+def test_a_weight_that_no_linear_layer_has_is_refused_by_name(tmp_path):
+    one = subject(tmp_path)
+    one.model.bert.pooler.dense = torch.nn.Bilinear(64, 1, 64)
+    with pytest.raises(UserError, match=r"'bert.pooler.dense.weight' belongs to no linear layer.*--skip_layers"):
+        one.quantized(QatSettings(algo_list=("mse",)))
 
 
 def test_layers_that_share_an_input_share_a_quantizer(tmp_path):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from laconic.errors import UserError
 from laconic.qat.input_quantizer import InputQuantizer, Sight
 from laconic.qat.settings import QatSettings
 from laconic.quant_map import Range
@@ -106,6 +107,13 @@ def test_clip_is_learnt_without_weight_decay_and_bounds_the_range():
     assert -found.low <= alpha * (1 + 1e-6)
     # What is beyond the clip is rounded to the clip, with and without the observer's lag.
     assert quantizer(torch.tensor([[[50.0] * 8]])).max().item() == pytest.approx(alpha, rel=0.01)
+
+
+def test_inputs_that_are_not_finite_are_told():
+    quantizer = InputQuantizer(Range(-1.0, 1.0), MOVING, Sight())
+    quantizer.fold(torch.tensor([float("inf"), 1.0], dtype=torch.float64))
+    with pytest.raises(UserError, match="Training diverged"):
+        quantizer.range()
 
 
 def test_clip_stays_above_zero_and_can_come_back():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import final
 
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from ..errors import UserError
 from ..quant_map import Floats, Range
 from .rounding import RoundInput
 from .settings import AT_RUN_TIME, MOVING, WINDOW, QatSettings
@@ -90,6 +92,9 @@ class InputQuantizer(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
         if self.kind == AT_RUN_TIME:
             return None
         below, above = self._sides().tolist()
+        if not (math.isfinite(below) and math.isfinite(above)):
+            what = "The inputs of a layer have become NaN or infinite while it was trained for INT8."
+            raise UserError(what, hint="Training diverged; try a smaller --learning_rate.")
         return Range(-below, above)
 
     def fold(self, reach: torch.Tensor) -> None:

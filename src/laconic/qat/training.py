@@ -11,7 +11,7 @@ from typing import Any
 from transformers import TrainingArguments, set_seed
 
 from ..artifact import sha256
-from ..engines.torch import input_names, load_module
+from ..engines.torch import check_finite, input_names, load_module
 from ..errors import UserError
 from ..families import find
 from ..folder import ModelFolder
@@ -174,6 +174,7 @@ def _writer(source: Path) -> Any:
     """What writes a fake-quantized model: in floats, and its map."""
 
     def write(model: FakeQuantized, place: Path) -> None:
+        check_finite(model.model, "the trained model")
         quant_map = model.quant_map()
         save_model(
             model.plain(), place, source=source, overwrite=True, beside=lambda inside: quant_map.save(inside / MAP)
