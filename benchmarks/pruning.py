@@ -31,9 +31,9 @@ from laconic.graphs.export import export_onnx
 from laconic.measure.benchmark import Contestant, alternate, full_batch
 from laconic.measure.score import Score, compare, score
 from laconic.prune import Elastic, Pruned, PruneSettings, prune_only, save_carved, train_widths
-from laconic.prune.distil import Counts, hidden_loss, kind_of, label_loss, logits_loss
-from laconic.prune.states import record_states
 from laconic.runtime import Predictor
+from laconic.train.distil import Counts, hidden_loss, kind_of, label_loss, logits_loss
+from laconic.train.states import record_states
 
 BATCH, LENGTH = 16, 128
 FULL = "unpruned"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laconic.errors import UserError
-from laconic.strategy import OFFERED, STEPS, check_offered, check_rows, parse, parse_all
+from laconic.strategy import STEPS, check_rows, parse, parse_all
 
 ORDER = ["prune_embeddings", "dynabert", "qat", "ptq", "dynamic", "embeddings"]
 SETS = [set(chosen) for size in range(1, 7) for chosen in combinations(ORDER, size)]
@@ -99,22 +99,6 @@ def test_no_strategy_at_all_is_refused() -> None:
 def test_plan_says_what_a_pipeline_reads(text: str, quantizer: str | None, embeddings: bool, needs: str) -> None:
     plan = parse(text)
     assert (plan.quantizer, plan.embeddings, plan.needs) == (quantizer, embeddings, needs)
-
-
-def test_offered_steps_pass_and_others_are_refused_with_the_rest() -> None:
-    for chosen in VALID:
-        plan = parse(" ".join(chosen))
-        if chosen <= set(OFFERED):
-            check_offered(plan)
-            continue
-        with pytest.raises(UserError, match="'qat' is not offered in this version; offered: prune_") as caught:
-            check_offered(plan)
-        rest = chosen & set(OFFERED)
-        if rest:
-            assert caught.value.hint is not None
-            check_offered(parse(caught.value.hint.removeprefix("Write '").removesuffix("'.")))
-        else:
-            assert caught.value.hint is None
 
 
 @pytest.mark.parametrize(

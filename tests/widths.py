@@ -18,12 +18,13 @@ from laconic.families import find
 from laconic.folder import ModelFolder, open_folder
 from laconic.options import TaskOptions
 from laconic.prune import Elastic, PruneSettings
+from laconic.prune.carved_folder import carved_writer
 from laconic.prune.elastic_trainer import ElasticTrainer
-from laconic.prune.keep_best import KeepBest
 from laconic.prune.prune_only import ordered_model
 from laconic.tasks import Columns
 from laconic.train.batches import Collator, FeatureDataset
 from laconic.train.finetune import finetune
+from laconic.train.keep_best import KeepBest
 from learnable import LEARN, LENGTH, jsonl, rows, single, tiny
 
 TRAINING: dict[str, Any] = {"learning_rate": 1e-3, "num_train_epochs": 1, "save_steps": 6, "logging_steps": 3}
@@ -77,7 +78,7 @@ def trainer_for(
         teacher=model,
         teacher_family=family,
         settings=settings,
-        keep=KeepBest(work, folder.task, folder.path),
+        keep=KeepBest(work, folder.task, carved_writer(folder.path)),
         task=folder.task,
         encoder=folder.encoder,
         eval_examples=evaluation,

@@ -38,8 +38,8 @@ ONE_CLASS = (
 )
 
 
-def card(name: str, manifest: Manifest) -> str:
-    """Write the model card of an artifact."""
+def card(name: str, manifest: Manifest, *, at_run_time: bool = False) -> str:
+    """Write the model card of an artifact; `at_run_time`: its ranges are taken from each batch."""
     task: Mapping[str, Any] = manifest.task
     call, gives = USES[task["name"]]
     rows = [
@@ -74,7 +74,7 @@ from laconic import runtime
 model = runtime.load("path/to/this/folder")
 {call}  # {gives}
 ```
-{_notes(manifest)}
+{_notes(manifest, at_run_time)}
 Every file's sha256 stands in `laconic.json` and is checked when the folder is loaded.
 """
 
@@ -92,10 +92,10 @@ def graph_line(graph: Graph) -> str:
     return f"INT8, for {engines}, right on {where}"
 
 
-def _notes(manifest: Manifest) -> str:
+def _notes(manifest: Manifest, at_run_time: bool) -> str:
     """What a user of this strategy must know, as paragraphs."""
     said = ""
-    if "dynamic" in manifest.strategy.split("+"):
+    if at_run_time or "dynamic" in manifest.strategy.split("+"):
         said += "\n" + fill(DYNAMIC, 120) + "\n"
     runs = [graph for graph in manifest.graphs if graph.engines]
     if not any(graph.precision != "int8" or "all" in graph.cpu_classes for graph in runs):

@@ -24,9 +24,6 @@ QUANTIZERS = ("qat", "ptq", "dynamic")
 PRUNERS = ("prune_embeddings", "dynabert")
 """The steps that make another, smaller model first; the others work on its graph."""
 
-OFFERED = ("prune_embeddings", "dynabert", "ptq", "dynamic", "embeddings")
-"""The steps that this version runs."""
-
 DEMANDS = ("nothing", "some rows", "train rows", "train and eval rows")
 """What plans need, each with all that the ones before it have."""
 
@@ -128,23 +125,6 @@ def parse_all(texts: str | Iterable[str]) -> tuple[Plan, ...]:
     if not texts:
         raise UserError("There is no strategy.", hint=f"Name one of the steps {', '.join(STEPS)}.")
     return tuple(dict.fromkeys(parse(text) for text in texts))
-
-
-def check_offered(plan: Plan) -> None:
-    """Refuse a plan with steps that this version cannot run.
-
-    >>> check_offered(parse("qat"))
-    Traceback (most recent call last):
-    laconic.errors.UserError: 'qat' is not offered in this version; offered: prune_embeddings, dynabert, ptq, dynamic, embeddings.
-    """  # noqa: E501
-    missing = [step for step in plan.steps if step not in OFFERED]
-    if missing:
-        rest = "+".join(step for step in plan.steps if step in OFFERED)
-        named, verb = " and ".join(f"'{step}'" for step in missing), "is" if len(missing) == 1 else "are"
-        raise UserError(
-            f"{named} {verb} not offered in this version; offered: {', '.join(OFFERED)}.",
-            hint=f"Write '{rest}'." if rest else None,
-        )
 
 
 def check_rows(plans: Sequence[Plan], *, train: bool, evaluation: bool) -> None:

@@ -67,7 +67,7 @@ OPTIONS: dict[str, tuple[list[str], str]] = {
     "unknown step": (["--strategy", "ptq+embedings"], "Did you mean 'embeddings'?"),
     "empty strategy": (["--strategy", " "], "The strategy is empty."),
     "doubled step": (["--strategy", "ptq+ptq"], "names 'ptq' twice"),
-    "step of later": (["--strategy", "qat"], "'qat' is not offered in this version"),
+    "bare graph trained": (["--strategy", "qat"], "The step 'qat' needs a model folder, not a bare graph"),
     "bare graph": (["--strategy", "dynabert+ptq"], "The step 'dynabert' needs a model folder, not a bare graph"),
     "bare graph cut": (["--strategy", "ptq+prune_embeddings"], "The step 'prune_embeddings' needs a model folder"),
     "width without dynabert": (["--width_mult_list", "1/2"], "'--width_mult_list' option (1/2) has no effect with"),

@@ -47,10 +47,10 @@ def test_defaults_are_those_of_the_specification() -> None:
         "strategy": ("dynabert+ptq",),
         "width_mult_list": (Fraction(3, 4),),
         "depth_mult_list": (Fraction(1),),
-        "distill_hidden": 0.1,
+        "distill_hidden": None,
         "distill_logits": 1.0,
         "distill_temperature": 1.0,
-        "label_loss": 0.0,
+        "label_loss": None,
         "importance": "labels",
         "importance_rows": 512,
         "teacher_model_name_or_path": None,
@@ -230,7 +230,7 @@ def test_options_of_ptq_are_taken_where_one_strategy_of_several_has_it(flag: str
     ["--weight_quantize_type abs_max", "--weight_quantize_type channel_wise_abs_max", "--cpu_classes vnni"],
 )
 def test_options_of_integer_matmuls_are_refused_for_tables_alone(words: str) -> None:
-    assert "has no effect with the strategy 'embeddings'. It is for dynamic or ptq." in refused(
+    assert "has no effect with the strategy 'embeddings'. It is for dynamic or ptq or qat." in refused(
         "--strategy", "embeddings", *words.split()
     )
     checked("--strategy", "dynamic", *words.split())
@@ -256,7 +256,7 @@ def test_what_is_true_of_dynamic_anyway_may_be_said(words: str) -> None:
     checked("--strategy", "dynamic", *words.split())
 
 
-def test_options_of_a_step_that_is_not_offered_yet_are_refused_with_its_name() -> None:
+def test_options_of_a_step_that_is_not_asked_for_are_refused_with_its_name() -> None:
     assert "'--use_pact' option (True) has no effect" in refused("--strategy", "ptq", "--use_pact")
     assert "It is for qat." in refused("--strategy", "ptq", "--use_pact", "no")
     checked("--strategy", "qat", "--use_pact", "no")

@@ -22,8 +22,8 @@ from laconic.errors import Failure, UserError
 from laconic.folder import open_folder
 from laconic.measure.score import score
 from laconic.prune import PruneSettings, prune_only, train_widths
-from laconic.prune.dynabert import DEFAULTS
 from laconic.runtime import Predictor
+from laconic.train.scored_run import DEFAULTS
 from models import build
 from widths import TRAINING, examples, flipped, learnt, weights_in
 

@@ -23,8 +23,8 @@ prepare = put_config
 ACCEPTED = ("do_lower_case", "overwrite_cache")
 """Flags of the reference's scripts that mean nothing here; one is told so."""
 TOLD = {
-    "save_steps": "score every width every so many steps (100)",
-    "per_device_eval_batch_size": "rows a batch when scoring widths (8)",
+    "save_steps": "score what is trained every so many steps (100)",
+    "per_device_eval_batch_size": "rows a batch when scoring what is trained (8)",
     "logging_steps": "how often the loss is taken (500)",
 }
 
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         what = f"accepted, without effect: {IDLE[name]}"
         parser.add_argument(f"--{name}", type=flags.truth, nargs="?", const=True, metavar="true|false", help=what)
     add_compress_options(parser)
-    add_training_options(parser, "how dynabert trains", without={"seed"}, told=TOLD)
+    add_training_options(parser, "how dynabert and qat train", without={"seed"}, told=TOLD)
     flags.add_options(parser, DataOptions)
     flags.add_options(parser, TaskOptions)
 

@@ -44,7 +44,7 @@ def _show_candidates(result: CompressionResult) -> None:
     rows = [[*first, *["1.00" for _ in fp32.seconds], ""]]
     for one in sorted(result.candidates, key=lambda one: one.name != result.best.name):
         rows.append([*_line(one, one.name == result.best.name, fp32.size), "*" if one.name in result.pareto else ""])
-    trained = f", {counts['train']} rows trained" if any(one.width for one in result.parents) else ""
+    trained = f", {counts['train']} rows trained" if any(one.width or one.trained for one in result.parents) else ""
     calibrated = f", {counts['calibration']} rows calibrated" if counts["calibration"] else ""
     chosen = f"{counts['scoring']} {result.rows.chosen_on}"
     title = f"{result.source.name}: {chosen}{trained}{calibrated}; CPU class {cpu().cpu_class}"
@@ -79,8 +79,13 @@ def _line(one: Measured, is_best: bool, fp32_size: int) -> list[str]:
 
 
 def _show_pruned(result: CompressionResult) -> None:
-    """Say what pruning left of the model, and what a cut vocabulary does to the eval rows."""
+    """Say what pruning left of the model, what a cut vocabulary does to the eval rows, and what was trained."""
     for parent in result.parents:
+        if parent.trained is not None:
+            score = f"{result.source.task.metric} {100 * parent.trained.score.value:.2f} in torch"
+            names = ", ".join(plan.candidate(width=parent.width) for plan in parent.plans)
+            print(f"{names}: as trained for INT8 at step {parent.trained.step}, {score}.")
+            continue
         pruned = parent.smaller.pruned if parent.smaller else None
         cut = parent.smaller.vocabulary if parent.smaller else None
         if pruned is not None:

@@ -36,9 +36,9 @@ def compress(
     """Make a fine-tuned model small and fast, score every candidate on your rows, keep the best in output_dir/best.
 
     Files are paths, or rows in memory: a `datasets.Dataset`, a list of mappings. `options` are those of `laconic
-    compress`, those of `transformers.TrainingArguments` among them where a strategy trains (`dynabert`). Needs a few
-    minutes for a small encoder, and the training besides. Where `max_drop` cannot be met everything is written all the
-    same and `result.met` is False; `result.expect_met()` makes an error of that.
+    compress`, those of `transformers.TrainingArguments` among them where a strategy trains (`dynabert`, `qat`). Needs
+    a few minutes for a small encoder, and the training besides. Where `max_drop` cannot be met everything is written
+    all the same and `result.met` is False; `result.expect_met()` makes an error of that.
 
     >>> import laconic
     >>> laconic.compress("my-model", output_dir="out", eval_file="dev.tsv", algo_list="msse")

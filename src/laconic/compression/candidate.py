@@ -82,7 +82,7 @@ def write_candidate(
     A plan that only prunes gives one FP32 graph, where optimum and transformers.js look for one.
     """
     if quant_map.layers or quant_map.tables:
-        graphs = _write_integer(source.proto, plan, quant_map, folder, wanted)
+        graphs = _write_integer(source.proto, quant_map, folder, wanted)
     else:
         graphs = _write_float(source, folder, wanted)
     return Candidate(name, plan, source, quant_map, folder, graphs)
@@ -95,9 +95,7 @@ def _write_float(source: Source, folder: Path, wanted: Sequence[str]) -> tuple[G
     return (Graph(GRAPH, tuple(name for name in agreeing if name in wanted) or agreeing, "fp32"),)
 
 
-def _write_integer(
-    proto: Any, plan: Plan, quant_map: QuantMap, folder: Path, wanted: Sequence[str]
-) -> tuple[Graph, ...]:
+def _write_integer(proto: Any, quant_map: QuantMap, folder: Path, wanted: Sequence[str]) -> tuple[Graph, ...]:
     classes = quant_map.cpu_classes
     standard = [engine for engine in ("openvino", "onnxruntime") if engine in wanted]
     if not quant_map.layers:  # only tables: one graph does for all
@@ -113,7 +111,7 @@ def _write_integer(
     if "onnxruntime" in wanted:
         others[Path(FUSED).name] = write_onnxruntime(proto, quant_map)
         graphs = (Graph(FUSED, ("onnxruntime",), "int8", classes, (STANDARD,)), *graphs)
-    if plan.quantizer != "dynamic":
+    if not at_run_time(quant_map):
         others[Path(SIGNED).name] = write_qdq(proto, quant_map, signed=True)
         graphs = (*graphs, Graph(SIGNED, (), "int8", classes, (STANDARD,)))
     save_sharing(write_qdq(proto, quant_map, signed=False), others, folder / "onnx", Path(STANDARD).name)
@@ -146,9 +144,15 @@ def seal_candidate(
         laconic_version=__version__,
         files={},
     )
-    (folder / "README.md").write_text(card(f"{source.name}, {candidate.name}", manifest), encoding="utf-8")
+    text = card(f"{source.name}, {candidate.name}", manifest, at_run_time=at_run_time(candidate.quant_map))
+    (folder / "README.md").write_text(text, encoding="utf-8")
     artifacts.seal(folder, manifest)
     return artifacts.read(folder, verify=False)
+
+
+def at_run_time(quant_map: QuantMap) -> bool:
+    """Whether engines take the ranges of inputs from each batch."""
+    return any(layer.range is None for layer in quant_map.layers.values())
 
 
 def link(source: Path, place: Path) -> None:

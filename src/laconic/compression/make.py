@@ -41,12 +41,14 @@ def make(
     width: str | None = None,
     skip_layers: Sequence[str] = (),
     sensitive: Sequence[str] = (),
+    trained: QuantMap | None = None,
     progress: Progress = SILENT,
 ) -> tuple[list[Made], dict[str, str]]:
     """Every candidate of every plan; equal ones are one, and the second gives the first's name for the other.
 
     `width`: what names bear where a pruned model is at hand. `sensitive`: layers that are left float for the harm they
-    do. All plans share one calibration. A plan that only prunes gives the graph as it is.
+    do. `trained`: what `qat` made of the model at hand. All plans share one calibration. A plan that only prunes gives
+    the graph as it is.
     """
     targets = find_targets(proto, skip_layers=skip_layers, attention=kinds(options))
     if sensitive:
@@ -64,7 +66,7 @@ def make(
     made: list[Made] = []
     same: dict[str, str] = {}
     for plan in plans:
-        for name, quant_map in _maps(plan, calibrated, targets, options, width):
+        for name, quant_map in _maps(plan, calibrated, targets, options, width, _without(trained, sensitive)):
             if plan.embeddings:
                 left_float = {**quant_map.left_float, **tables_left}
                 quant_map = replace(quant_map, tables=tables, left_float=left_float)
@@ -100,14 +102,28 @@ def _maps(
     targets: Any,
     options: CompressOptions,
     width: str | None,
+    trained: QuantMap | None,
 ) -> list[tuple[str, QuantMap]]:
     if plan.quantizer == "ptq":
         return [(plan.candidate(*key, width=width), quant_map) for key, quant_map in calibrated.items()]
     name = plan.candidate(width=width)
+    if plan.quantizer == "qat":
+        if trained is None:
+            raise ValueError("A plan with qat needs a model that was trained so.")
+        return [(name, trained)]
     if plan.quantizer == "dynamic":
         return [(name, dynamic(targets, options.weight_quantize_type, options.cpu_classes))]
     names = [one.name for one in (*targets.layers, *targets.products)]
     return [(name, QuantMap(left_float={**targets.left_float, **dict.fromkeys(names, "not_asked")}))]
+
+
+def _without(trained: QuantMap | None, sensitive: Sequence[str]) -> QuantMap | None:
+    """A trained map with some layers float after all: their weights are those that were trained."""
+    if trained is None or not sensitive:
+        return trained
+    kept = {name: layer for name, layer in trained.layers.items() if name not in sensitive}
+    spared = {name: "sensitive" for name in trained.layers if name in sensitive}
+    return replace(trained, layers=kept, left_float={**trained.left_float, **spared})
 
 
 def _refuse_float(plan: Plan, left_float: Mapping[str, str]) -> None:

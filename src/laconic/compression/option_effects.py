@@ -9,12 +9,12 @@ from typing import Any
 
 from ..engines import ENGINES, installed
 from ..errors import UserError, missing_package
-from ..strategy import OFFERED, Plan
+from ..strategy import Plan
 from .options import AT_RUN_TIME, MOVING, CompressOptions
 
 
 def resolve(options: CompressOptions, plans: Sequence[Plan]) -> tuple[tuple[Plan, ...], tuple[str, ...]]:
-    """The plans that really run, and notes on those that changed.
+    """The plans that really run, and notes on those that are not what their name says.
 
     >>> from laconic.strategy import parse_all
     >>> plans, notes = resolve(CompressOptions(activation_quantize_type="abs_max"), parse_all("ptq"))
@@ -28,6 +28,9 @@ def resolve(options: CompressOptions, plans: Sequence[Plan]) -> tuple[tuple[Plan
             real = plan.with_quantizer("dynamic")
             because = f"with '--activation_quantize_type {AT_RUN_TIME}' ranges are taken at run time"
             notes.append(f"{plan.name} runs as {real.name}: {because}.")
+        if plan.quantizer == "qat" and options.activation_type(plan) == AT_RUN_TIME:
+            because = f"with '--activation_quantize_type {AT_RUN_TIME}' ranges are taken at run time"
+            notes.append(f"{plan.name} is exported as the graph of dynamic: {because}, and no clip is learnt.")
         running.append(real)
     return tuple(dict.fromkeys(running)), tuple(notes)
 
@@ -54,6 +57,8 @@ def check(
         _refuse("calibration_rows", "beside --batch_size_list and --batch_num_list, which say how many rows")
     if "moving_rate" in given and not any(options.activation_type(plan) == MOVING for plan in plans):
         _refuse("moving_rate", f"without --activation_quantize_type {MOVING}")
+    if "use_pact" in given and options.use_pact and not _learns_clips(options, plans):
+        _refuse("use_pact", f"with --activation_quantize_type {AT_RUN_TIME}, which clips nothing")
     if "origin_tolerance" in given and options.origin_metric is None:
         _refuse("origin_tolerance", "without --origin_metric")
     if not scored:
@@ -75,21 +80,21 @@ def check(
             raise missing_package(ENGINES[engine].packages[0], f"--engines {engine}", ENGINES[engine].extra)
 
 
-_STATIC, _INTEGER = {"ptq", "qat"}, {"ptq", "qat", "dynamic"}
+_TRAINED, _STATIC, _INTEGER = {"dynabert", "qat"}, {"ptq", "qat"}, {"ptq", "qat", "dynamic"}
 EFFECT: dict[str, tuple[set[str], Any]] = {
     "width_mult_list": ({"dynabert"}, None),
     "depth_mult_list": ({"dynabert"}, None),
-    "distill_hidden": ({"dynabert"}, None),
-    "distill_logits": ({"dynabert"}, None),
-    "distill_temperature": ({"dynabert"}, None),
-    "label_loss": ({"dynabert"}, None),
+    "distill_hidden": (_TRAINED, None),
+    "distill_logits": (_TRAINED, None),
+    "distill_temperature": (_TRAINED, None),
+    "label_loss": (_TRAINED, None),
     "importance": ({"dynabert"}, None),
     "importance_rows": ({"dynabert"}, None),
-    "teacher_model_name_or_path": ({"dynabert"}, None),
-    "resume_from_checkpoint": ({"dynabert"}, None),
+    "teacher_model_name_or_path": (_TRAINED, None),
+    "resume_from_checkpoint": (_TRAINED, None),
     "max_vocab_size": ({"prune_embeddings"}, None),
-    "algo_list": ({"ptq"}, None),
-    "calibration_rows": ({"ptq"}, None),
+    "algo_list": (_STATIC, None),
+    "calibration_rows": (_STATIC, None),
     "batch_size_list": ({"ptq"}, None),
     "batch_num_list": ({"ptq"}, None),
     "weight_quantize_type": (_INTEGER, None),
@@ -98,9 +103,9 @@ EFFECT: dict[str, tuple[set[str], Any]] = {
     "use_pact": ({"qat"}, None),
     "round_type": ({"ptq"}, "round"),
     "bias_correction": ({"ptq"}, False),
-    "smooth": ({"ptq"}, "off"),
-    "quantize_attention": (_STATIC, "off"),
-    "sensitivity": ({"ptq"}, False),
+    "smooth": (_STATIC, "off"),
+    "quantize_attention": ({"ptq"}, "off"),
+    "sensitivity": (_STATIC, False),
     "skip_layers": (_INTEGER | {"embeddings"}, ()),
     "cpu_classes": (_INTEGER, "all"),
 }
@@ -108,25 +113,30 @@ EFFECT: dict[str, tuple[set[str], Any]] = {
 
 
 def _check_effect(options: CompressOptions, plans: Sequence[Plan], given: AbstractSet[str]) -> None:
-    running, notes = resolve(options, plans)
+    running, _ = resolve(options, plans)
     steps = {step for plan in running for step in plan.steps}
     strategies = " or ".join(f"'{plan.name}'" for plan in plans)
-    changed = notes and "dynamic" not in {plan.quantizer for plan in plans}
+    changed = running != tuple(plans) and "dynamic" not in {plan.quantizer for plan in plans}
     for name, (effective, idle) in EFFECT.items():
         value = getattr(options, name)
         if name in given and value != idle and not effective & steps:
             because = f"with the strategy {strategies}"
             if changed and "ptq" in effective:
                 because = f"with --activation_quantize_type {AT_RUN_TIME}, which is the graph of dynamic"
-            those = effective & set(OFFERED) or effective
-            _refuse(name, because, f"It is for {' or '.join(sorted(those))}.", value)
-    if options.skip_layers == ("auto",) and "ptq" not in steps:
+            _refuse(name, because, f"It is for {' or '.join(sorted(effective))}.", value)
+    if options.skip_layers == ("auto",) and not _STATIC & steps:
         because = f"with the strategy {strategies}"
-        _refuse("skip_layers", because, "Name patterns: auto is for ptq.", options.skip_layers)
+        _refuse("skip_layers", because, "Name patterns: auto is for ptq and qat.", options.skip_layers)
     if "distill_temperature" in given and options.distill_logits == 0:
         _refuse("distill_temperature", "with --distill_logits 0")
-    if options.teacher_model_name_or_path is not None and options.distill_hidden == options.distill_logits == 0:
+    losses = [options.losses(step) for step in options.trained()]
+    distils = any(one["distill_hidden"] or one["distill_logits"] for one in losses)
+    if options.teacher_model_name_or_path is not None and not distils:
         _refuse("teacher_model_name_or_path", "with --distill_hidden 0 and --distill_logits 0")
+
+
+def _learns_clips(options: CompressOptions, plans: Sequence[Plan]) -> bool:
+    return any(plan.quantizer == "qat" and options.activation_type(plan) != AT_RUN_TIME for plan in plans)
 
 
 def check_training(training: Mapping[str, Any], plans: Sequence[Plan]) -> None:
@@ -134,12 +144,12 @@ def check_training(training: Mapping[str, Any], plans: Sequence[Plan]) -> None:
     asked = [name for name, value in training.items() if (name, value) != ("device", "cpu")]
     if asked and not trains(plans):
         strategies = " or ".join(f"'{plan.name}'" for plan in plans)
-        _refuse(asked[0], f"with the strategy {strategies}", "It is for dynabert.")
+        _refuse(asked[0], f"with the strategy {strategies}", "It is for dynabert and qat.")
 
 
 def trains(plans: Sequence[Plan]) -> bool:
     """Whether any of the plans trains, so that options of training have an effect."""
-    return any("dynabert" in plan.steps for plan in plans)
+    return any(_TRAINED & set(plan.steps) for plan in plans)
 
 
 def touches(name: str, plans: Sequence[Plan]) -> bool:

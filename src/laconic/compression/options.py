@@ -16,6 +16,11 @@ from .option_values import Reader, above, none_or, number, one_of, several, shar
 INT8_ENGINES = tuple(name for name, entry in ENGINES.items() if "int8" in entry.precisions)
 MOVING = "moving_average_abs_max"
 AT_RUN_TIME = "abs_max"
+LOSSES = {
+    "dynabert": {"distill_hidden": 0.1, "label_loss": 0.0},
+    "qat": {"distill_hidden": 0.0, "label_loss": 1.0},
+}
+"""The steps that train, with defaults that are their own."""
 
 
 @dataclass(frozen=True)
@@ -23,30 +28,32 @@ class CompressOptions:
     """How a model is made smaller. Texts, as a command line or a YAML file gives them, are read as what they say."""
 
     strategy: tuple[str, ...] = option(
-        "steps joined by +: prune_embeddings, dynabert, ptq, dynamic, embeddings; several strategies: repeat the flag "
-        "(dynabert+ptq)",
+        "steps joined by +: prune_embeddings, dynabert, qat, ptq, dynamic, embeddings; several strategies: repeat the "
+        "flag (dynabert+ptq)",
         ("dynabert+ptq",),
     )
     width_mult_list: tuple[Fraction, ...] = option(
         "dynabert: shares of heads and neurons to keep, as 3/4 or 0.75 (3/4)", (Fraction(3, 4),)
     )
     depth_mult_list: tuple[Fraction, ...] = option("dynabert: shares of layers to keep (1)", (Fraction(1),))
-    distill_hidden: float = option("dynabert: weight of the teacher's hidden states in the loss (0.1)", 0.1)
-    distill_logits: float = option("dynabert: weight of the teacher's answers in the loss (1)", 1.0)
-    distill_temperature: float = option("dynabert: temperature of these answers (1)", 1.0)
-    label_loss: float = option("dynabert: weight of the labels in the loss (0)", 0.0)
+    distill_hidden: float | None = option(
+        "dynabert, qat: weight of the teacher's hidden states in the loss (dynabert 0.1, qat 0)"
+    )
+    distill_logits: float = option("dynabert, qat: weight of the teacher's answers in the loss (1)", 1.0)
+    distill_temperature: float = option("dynabert, qat: temperature of these answers (1)", 1.0)
+    label_loss: float | None = option("dynabert, qat: weight of the labels in the loss (dynabert 0, qat 1)")
     importance: str = option(
         "dynabert: what tells which heads and neurons matter: labels, or teacher where rows have none (labels)",
         "labels",
     )
     importance_rows: int = option("dynabert: training rows that tell it (512)", 512)
-    teacher_model_name_or_path: str | None = option("dynabert: model folder to learn from (the model itself)")
+    teacher_model_name_or_path: str | None = option("dynabert, qat: model folder to learn from (the model itself)")
     resume_from_checkpoint: bool = option(
-        "dynabert: go on from where a run that was killed stood; false: begin anew (true)", True
+        "dynabert, qat: go on from where a run that was killed stood; false: begin anew (true)", True
     )
     max_vocab_size: int | None = option("prune_embeddings: tokens to keep, the most frequent (all in use)")
     algo_list: tuple[str, ...] = option(
-        f"calibrators to try: {', '.join(CALIBRATORS)} (mse KL min_max)", ("mse", "KL", "min_max")
+        f"calibrators to try, of qat to start from: {', '.join(CALIBRATORS)} (mse KL min_max)", ("mse", "KL", "min_max")
     )
     calibration_rows: int = option("rows to calibrate on, where neither list below is given (128)", 128)
     batch_size_list: tuple[int, ...] | None = option("with batch_num_list a grid of row counts, size times num (4)")
@@ -57,7 +64,7 @@ class CompressOptions:
     )
     activation_quantize_type: str | None = option(
         "range_abs_max: a fixed range; moving_average_abs_max: its moving average over batches; abs_max: the range of "
-        "each batch at run time, which is the graph of dynamic (range_abs_max)"
+        "each batch at run time, which is the graph of dynamic (ptq range_abs_max, qat moving_average_abs_max)"
     )
     moving_rate: float = option("weight of what came before in moving_average_abs_max (0.9)", 0.9)
     use_pact: bool = option("qat: learn where activations are clipped (true)", True)
@@ -79,15 +86,36 @@ class CompressOptions:
     def __post_init__(self) -> None:
         for field in fields(self):
             object.__setattr__(self, field.name, read_option(field.name, getattr(self, field.name)))
-        if self.distill_hidden == self.distill_logits == self.label_loss == 0:
-            what = "The options '--distill_hidden', '--distill_logits' and '--label_loss' are all 0: nothing is learnt."
-            raise UserError(what, hint="Set one of them above 0.")
+        for step in self.trained():
+            losses = self.losses(step)
+            if losses["distill_hidden"] == losses["distill_logits"] == losses["label_loss"] == 0:
+                which = "The options '--distill_hidden', '--distill_logits' and '--label_loss'"
+                raise UserError(f"{which} are all 0: nothing is learnt by {step}.", hint="Set one of them above 0.")
         if "auto" in self.skip_layers and len(self.skip_layers) > 1:
             raise UserError("The '--skip_layers' option is patterns or the one word auto, not both.")
 
     def plans(self) -> tuple[Plan, ...]:
         """The strategies as plans."""
         return parse_all(self.strategy)
+
+    def trained(self) -> tuple[str, ...]:
+        """The steps of any strategy that train."""
+        steps = {step for plan in self.plans() for step in plan.steps}
+        return tuple(step for step in LOSSES if step in steps)
+
+    def losses(self, step: str) -> dict[str, Any]:
+        """The losses of a step that trains: what was set, and its own default for what was not.
+
+        >>> CompressOptions(label_loss=0.5).losses("qat")
+        {'distill_hidden': 0.0, 'distill_logits': 1.0, 'distill_temperature': 1.0, 'label_loss': 0.5}
+        """
+        own = LOSSES[step]
+        return {
+            "distill_hidden": own["distill_hidden"] if self.distill_hidden is None else self.distill_hidden,
+            "distill_logits": self.distill_logits,
+            "distill_temperature": self.distill_temperature,
+            "label_loss": own["label_loss"] if self.label_loss is None else self.label_loss,
+        }
 
     def activation_type(self, plan: Plan) -> str:
         """Where a plan's matmuls get the range of their inputs from."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..graphs.first_position import keep_first_position
 from ..progress import Progress
+from ..qat import Trained
 from ..quantize.skip import fits
 from ..quantize.targets import find_targets
 from ..strategy import Plan
@@ -21,7 +22,8 @@ from .source import Source, open_pruned
 class Parent:
     """A model as a graph, the plans that start from it, and the rows as its own tokenizer spells them.
 
-    `smaller`: the torch model that pruning made; None for the user's own.
+    `smaller`: the torch model that pruning made; None for the user's own. `trained`: what was learnt by training for
+    INT8, where the graph is that of the model so trained.
     """
 
     source: Source
@@ -29,6 +31,7 @@ class Parent:
     rows: Encoded = field(repr=False)
     smaller: Smaller | None = None
     skip_layers: tuple[str, ...] = ()
+    trained: Trained | None = None
 
     @property
     def width(self) -> str | None:
@@ -39,6 +42,11 @@ class Parent:
     def name(self) -> str:
         """Its folder under torch/; empty for the user's own model."""
         return self.smaller.name if self.smaller else ""
+
+    @property
+    def label(self) -> str:
+        """A name that no other parent has."""
+        return f"{self.name} qat".strip() if self.trained else self.name
 
 
 def make_parents(

@@ -17,15 +17,16 @@ from ..errors import UserError
 from ..families import find
 from ..folder import NOTES, ModelFolder, read_config, read_encoder
 from ..progress import Progress
-from ..prune.distil import kind_of
-from ..prune.dynabert import Pruned, open_teacher, pruning_arguments, train_widths
+from ..prune.dynabert import Pruned, pruning_arguments, train_widths
 from ..prune.settings import PruneSettings, Target
 from ..prune.vocabulary import PrunedVocabulary, prune_vocabulary
 from ..quantize.targets import FEWEST_OUTPUTS
 from ..strategy import Plan
 from ..tasks import Task
 from ..tasks.sequence_classification import REGRESSION
+from ..train.distil import kind_of
 from ..train.isolated import isolated
+from ..train.teacher import open_teacher
 from .candidate import link
 from .divide import DividedRows
 from .options import CompressOptions
@@ -51,10 +52,7 @@ def prune_settings(options: CompressOptions) -> PruneSettings:
     return PruneSettings(
         width_mult_list=options.width_mult_list,
         depth_mult_list=options.depth_mult_list,
-        distill_hidden=options.distill_hidden,
-        distill_logits=options.distill_logits,
-        distill_temperature=options.distill_temperature,
-        label_loss=options.label_loss,
+        **options.losses(TRAINED),
         importance=options.importance,
         importance_rows=options.importance_rows,
         teacher=None if teacher is None else Path(teacher),
@@ -72,9 +70,7 @@ def check_pruning(
     if not any(TRAINED in steps for steps in groups):
         return len(groups - {()})
     find(folder.config)
-    if options.distill_temperature != 1 and kind_of(folder.task) == REGRESSION:
-        what = "The '--distill_temperature' option has no effect on a regression, whose answers are no probabilities."
-        raise UserError(what, hint="Leave it out.")
+    check_temperature(folder, options)
     if options.teacher_model_name_or_path is not None and _trains_cut(options, groups):
         what = "The '--teacher_model_name_or_path' option cannot be used where the vocabulary is cut before training."
         hint = "The teacher would need the same cut. Cut its vocabulary and the model's first, or leave one out."
@@ -88,6 +84,13 @@ def check_pruning(
     if any(TRAINED in plan.steps and plan.quantizer for plan in plans):
         _check_wide_enough(targets, int(model.config.hidden_size))
     return sum(len(targets) if TRAINED in steps else 1 for steps in groups if steps)
+
+
+def check_temperature(folder: ModelFolder, options: CompressOptions) -> None:
+    """Refuse a temperature where answers are no probabilities."""
+    if options.distill_temperature != 1 and kind_of(folder.task) == REGRESSION:
+        what = "The '--distill_temperature' option has no effect on a regression, whose answers are no probabilities."
+        raise UserError(what, hint="Leave it out.")
 
 
 def _check_wide_enough(targets: Sequence[Target], hidden: int) -> None:
@@ -122,6 +125,10 @@ class Pruning:
             return self._widths(self._vocabulary.folder, f"{CUT}-")
         return [self._cut(one, f"{CUT}-{one.name}") for one in self._trained]
 
+    def unpruned(self, steps: tuple[str, ...]) -> ModelFolder:
+        """The model with all its widths that the models of some pruning steps share their vocabulary with."""
+        return self._vocabulary.folder if CUT in steps else self.folder
+
     @cached_property
     def _vocabulary(self) -> Smaller:
         return self._cut(Smaller("", self.folder), VOCABULARY)
@@ -143,7 +150,7 @@ class Pruning:
             input_dtype=self.options.input_dtype,
             progress=self.progress,
         )
-        return [Smaller(f"{prefix}{one.name}", _open(one.folder, folder.task), one, vocabulary) for one in done]
+        return [Smaller(f"{prefix}{one.name}", open_made(one.folder, folder.task), one, vocabulary) for one in done]
 
     def _cut(self, model: Smaller, name: str) -> Smaller:
         place = self.scratch / "cut" / name
@@ -155,7 +162,7 @@ class Pruning:
             max_vocab_size=self.options.max_vocab_size,
             progress=self.progress,
         )
-        return Smaller(name, _open(place, model.folder.task), model.pruned, done)
+        return Smaller(name, open_made(place, model.folder.task), model.pruned, done)
 
 
 def publish_torch(model: Smaller, place: Path) -> None:
@@ -182,6 +189,7 @@ def _trains_cut(options: CompressOptions, groups: frozenset[tuple[str, ...]] | s
     return (CUT, TRAINED) in groups and ((TRAINED,) not in groups or options.max_vocab_size is not None)
 
 
-def _open(path: Path, task: Task) -> ModelFolder:
+def open_made(path: Path, task: Task) -> ModelFolder:
+    """A model folder that this run made, with the task as this run has it."""
     config = read_config(path)
     return ModelFolder(path, config, task, read_encoder(path, config))

@@ -39,7 +39,8 @@ def as_json(result: CompressionResult) -> dict[str, Any]:
         "rule": result.choice.rule,
         "max_drop": result.max_drop,
         "met_max_drop": result.met,
-        "pruned": [_parent(one) for one in result.parents if one.smaller],
+        "pruned": [_parent(one) for one in result.parents if one.smaller and not one.trained],
+        "trained": [_trained(one) for one in result.parents if one.trained],
         "candidates": [_candidate(one, result) for one in result.candidates],
         "same": dict(result.same),
         "screened_out": [
@@ -131,6 +132,19 @@ def _parent(one: Parent) -> dict[str, Any]:
         plain = vocabulary.as_json()
         told["vocabulary"] = {name: value for name, value in plain.items() if name != "folder"}
     return told
+
+
+def _trained(one: Parent) -> dict[str, Any]:
+    """A model that was trained for INT8: its strategies, the step, and what it scored in torch, fake-quantized."""
+    if one.trained is None:
+        raise ValueError("Only what was trained is told of.")
+    return {
+        "model": one.name or None,
+        "strategies": [plan.name for plan in one.plans],
+        "sha256": one.source.digest,
+        "torch_score": one.trained.score.value,
+        "step": one.trained.step,
+    }
 
 
 def _score(scored: Score | None) -> dict[str, Any]:

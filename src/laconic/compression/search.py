@@ -43,7 +43,7 @@ class Offspring:
 
 @dataclass
 class Search:
-    """What the steps of one run share. `harm`: of each layer, by the parent's name."""
+    """What the steps of one run share. `harm`: of each layer, by the parent's label."""
 
     origin: Source
     parents: Sequence[Parent]
@@ -81,7 +81,7 @@ class Search:
             same=same,
             notes=tuple(notes),
             screened=tuple(self.screened),
-            sensitivity=self.harm.get(self._parent(best).name, {}),
+            sensitivity=self.harm.get(self._parent(best).label, {}),
             test=test,
             max_drop=self.options.max_drop,
             met=self._within(best),
@@ -96,7 +96,7 @@ class Search:
             automatic = self.options.skip_layers == ("auto",)
             if self.options.sensitivity or automatic:
                 self._find_harm(parent, made)
-            if automatic and (harmful := too_harmful(self.harm.get(parent.name, {}))):
+            if automatic and (harmful := too_harmful(self.harm.get(parent.label, {}))):
                 made, twins = self._make(parent, parent.rows.samples, harmful)
             every += made
             same |= twins
@@ -114,6 +114,7 @@ class Search:
             width=parent.width,
             skip_layers=parent.skip_layers,
             sensitive=sensitive,
+            trained=parent.trained.quant_map if parent.trained else None,
             progress=self.progress,
         )
         return [Offspring(parent, one) for one in made], same
@@ -126,7 +127,7 @@ class Search:
         first = next((one for one in quantized if one.plan.quantizer == "ptq"), quantized[0])
         source, rows = parent.source, parent.rows.judging
         pad_id, axis = source.encoder.pad_id, source.task.centred_axis
-        self.harm[parent.name] = sensitivity(source.proto, first.quant_map, rows, pad_id, axis, progress=self.progress)
+        self.harm[parent.label] = sensitivity(source.proto, first.quant_map, rows, pad_id, axis, progress=self.progress)
 
     def _measure(self, made: Sequence[Offspring]) -> list[Measured]:
         """Write and score; of many candidates only those that a look at a few rows leaves."""
@@ -157,13 +158,13 @@ class Search:
             self.progress.say(f"{above} calibrating on {', '.join(with_more[0][1].sets)} rows.")
             yield [one for parent, more in with_more for one in self._make(parent, more)[0]]
         for parent in self.parents:
-            if parent.name not in self.harm:
+            if parent.label not in self.harm:
                 self._find_harm(parent, [one for one in made if one.parent is parent])
         left = 1
         while any(left < len(harm) for harm in self.harm.values()):  # with all float there is nothing left to ship
             spared = []
             for parent in self.parents:
-                harm = self.harm.get(parent.name, {})
+                harm = self.harm.get(parent.label, {})
                 if left < len(harm):
                     self.progress.say(f"{above} leaving {left} of {len(harm)} layers {_of(parent)}float.")
                     spared += self._make(parent, parent.rows.samples, list(harm)[:left])[0]
@@ -227,4 +228,4 @@ def _known(one: Offspring, measured: Sequence[Measured]) -> bool:
 
 
 def _of(parent: Parent) -> str:
-    return f"of {parent.name} " if parent.name else ""
+    return f"of {parent.label} " if parent.label else ""

@@ -12,12 +12,13 @@ from ..errors import UserError
 from ..graphs.first_position import keep_first_position
 from ..options import TaskOptions
 from ..progress import SILENT, Progress
-from ..strategy import Plan, check_offered, check_rows
+from ..strategy import Plan, check_rows
 from .choice import ROUNDING
 from .divide import Data, divide_rows
+from .int8_training import check_int8_training, train_parents
 from .make import check_makeable
 from .measured import Baseline
-from .option_effects import check, check_training, resolve
+from .option_effects import check, check_training, resolve, trains
 from .options import CompressOptions
 from .output import Output
 from .parents import make_parents
@@ -52,14 +53,11 @@ def compress(
 
     `data` holds the rows that train, calibrate, choose and report. `training`: options of transformers, for plans that
     train. `given`: names of options that the user set; those that can have no effect are refused. Needs a few minutes
-    for a small encoder, with `dynabert` its training besides; the model folder is not changed. A run that was killed
-    while it trained, or later, goes on from there when it is started again.
+    for a small encoder, with `dynabert` and `qat` their training besides; the model folder is not changed. A run that
+    was killed while it trained, or later, goes on from there when it is started again.
     """
     options, training = options or CompressOptions(), training or {}
-    plans = options.plans()
-    for plan in plans:
-        check_offered(plan)
-    plans, notes = resolve(options, plans)
+    plans, notes = resolve(options, options.plans())
     scored = data.evaluation is not None
     _check_columns(data)
     check(options, plans, given, scored=scored, bounds=(-math.inf, math.inf))
@@ -71,6 +69,7 @@ def compress(
     check(options, plans, given, scored=scored, bounds=task.metrics[task.metric].bounds)
     rows = divide_rows(data, origin.folder, options, plans)
     smaller = check_pruning(origin.folder, options, plans, training)
+    check_int8_training(origin.folder, options, plans, training)
     output.expect_room(_room(origin, plans, smaller))
     notes = (*notes, *rows.notes)
     with output:
@@ -86,6 +85,7 @@ def compress(
         groups = frozenset(plan.pruning for plan in plans)
         pruning = Pruning(origin.folder, rows, options, training, groups, output.work, output.scratch, progress)
         parents = make_parents(source, plans, pruning, rows, options, output.scratch, progress)
+        parents = train_parents(parents, pruning, output.scratch)
         result = Search(source, parents, rows, options, trial, output, progress).tell(notes)
         output.publish(as_json(result))
     return result
@@ -93,8 +93,8 @@ def compress(
 
 def _room(origin: Origin, plans: Sequence[Plan], smaller: int) -> int:
     """Bytes that the run needs at least: the FP32 graph, what is trained, and of every model torch, graph and INT8."""
-    trains = TRAINING if any("dynabert" in plan.steps for plan in plans) else 0
-    return int(origin.size * (1 + trains + SMALLEST * len(plans) * max(1, smaller)))
+    trained = TRAINING if trains(plans) else 0
+    return int(origin.size * (1 + trained + SMALLEST * len(plans) * max(1, smaller)))
 
 
 def _check_columns(data: Data) -> None:

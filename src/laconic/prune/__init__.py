@@ -1,5 +1,6 @@
 """Models made smaller before anything is quantized: width that no score needs, words that no row uses."""
 
+from ..train.states import record_states
 from .carved_folder import save_carved
 from .dynabert import Pruned, train_widths
 from .elastic import Elastic
@@ -7,7 +8,6 @@ from .importance import Importance, importance, own_predictions
 from .prune_only import prune_only
 from .reorder import reorder
 from .settings import PruneSettings
-from .states import record_states
 
 __all__ = [
     "Elastic", "Importance", "PruneSettings", "Pruned", "importance", "own_predictions", "prune_only", "record_states",

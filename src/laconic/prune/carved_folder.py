@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedModel
 
-from .. import __version__
 from ..carve import shape_of
-from ..carve.model import plain_class, write_code
 from ..carve.shape import CONFIG_KEY
-from ..engines.torch import check_finite, quiet_transformers
 from ..errors import UserError, existing
 from ..families import Family, find
-from ..folder import NOTES, TOKENIZER_FILES, read_notes
-from ..whole import whole_folder
+from ..train.model_folder import save_model
 
 
 def save_carved(
@@ -45,18 +40,9 @@ def save_carved(
     if getattr(model.config, CONFIG_KEY, None) != shape:
         what = f"The model's config does not say the shape that the model has ('{CONFIG_KEY}'): it was not carved."
         raise UserError(what, hint="Carve it first with laconic.carve.carve, or save it with save_pretrained.")
-    check_finite(model)
-    with whole_folder(output_dir, overwrite=overwrite) as scratch:
-        with quiet_transformers():
-            model.save_pretrained(scratch)
-        write_code(scratch, plain_class(type(model)))
-        if source is not None:
-            for name in TOKENIZER_FILES:
-                if (source / name).is_file():
-                    shutil.copyfile(source / name, scratch / name)
-        files = sorted([NOTES, *(path.name for path in scratch.iterdir())])
-        content = {"task": read_notes(source) if source else {}, "laconic_version": __version__, "files": files}
-        (scratch / NOTES).write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-        for path in scratch.iterdir():
-            path.chmod(path.stat().st_mode | 0o044)  # safetensors writes for the owner alone; servers run as others
-    return Path(output_dir)
+    return save_model(model, output_dir, source=source, overwrite=overwrite)
+
+
+def carved_writer(source: Path) -> Callable[[Any, Path], Path]:
+    """What writes carved models of a folder, one in the place of another."""
+    return lambda model, place: save_carved(model, place, source=source, overwrite=True)

@@ -11,7 +11,7 @@ from torch import nn
 from ..carve import Shape, Slice, carve, locate, skeleton, slices
 from ..errors import UserError, nearest
 from ..families import Family, find
-from .states import record_states
+from ..train.states import record_states
 
 FULL = "full"
 

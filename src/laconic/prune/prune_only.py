@@ -16,7 +16,7 @@ from ..families import Family, find
 from ..folder import ModelFolder
 from ..progress import SILENT, Progress
 from ..train.batches import Collator, FeatureDataset
-from .distil import ONE, kind_of, label_loss
+from ..train.distil import ONE, kind_of, label_loss
 from .importance import Importance, importance, own_predictions
 from .reorder import reorder
 from .settings import PruneSettings

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -13,12 +12,7 @@ from typing import Any
 
 from ..carve import Shape, shape_for
 from ..errors import UserError, nearest
-
-Augment = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""From a batch (tensors by name, labels among them) to another: more rows, words replaced."""
-
-Criterion = Callable[[Any, Any], Any]
-"""From logits and labels to the batch's mean loss; of a question, both are tuples (start, end)."""
+from ..train.loss_settings import Augment, Criterion, check_losses, function_name
 
 IMPORTANCE = ("labels", "teacher")
 
@@ -68,12 +62,7 @@ class PruneSettings:
             object.__setattr__(self, name, parse_shares(getattr(self, name), name))
         if self.teacher is not None:
             object.__setattr__(self, "teacher", Path(self.teacher))
-        for name in ("distill_hidden", "distill_logits", "label_loss"):
-            _check(name, getattr(self, name), lambda value: value >= 0, "a number, 0 or more")
-        _check("distill_temperature", self.distill_temperature, lambda value: value > 0, "a number above 0")
-        if self.distill_hidden == self.distill_logits == self.label_loss == 0:
-            what = "The options 'distill_hidden', 'distill_logits' and 'label_loss' are all 0: nothing would be learnt."
-            raise UserError(what, hint="Set one of them above 0.")
+        check_losses(self)
         if self.importance not in IMPORTANCE:
             what = f"The 'importance' option must be labels or teacher. Got '{self.importance}'."
             raise UserError(what, hint=nearest(str(self.importance), IMPORTANCE))
@@ -116,7 +105,7 @@ class PruneSettings:
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         for name in ("width_mult_list", "depth_mult_list"):
             plain[name] = [str(share) for share in plain[name]]
-        plain |= {name: _function_name(plain[name]) for name in ("augment", "criterion")}
+        plain |= {name: function_name(plain[name]) for name in ("augment", "criterion")}
         return {**plain, "teacher": None if self.teacher is None else str(self.teacher)}
 
 
@@ -147,10 +136,6 @@ def target_name(width: Fraction, depth: Fraction = Fraction(1)) -> str:
     return f"width_mult_{_shown(width)}" + ("" if depth == 1 else f"-depth_mult_{_shown(depth)}")
 
 
-def _function_name(given: Callable[..., Any] | None) -> str | None:
-    return given and f"{given.__module__}.{getattr(given, '__qualname__', type(given).__qualname__)}"
-
-
 def _parse(word: Any, option: str) -> Fraction:
     try:
         if isinstance(word, bool):
@@ -174,9 +159,3 @@ def _shown(share: Fraction) -> str:
         return f"{share.numerator}_{share.denominator}"
     with localcontext(prec=400):
         return format((Decimal(share.numerator) / Decimal(share.denominator)).normalize(), "f")
-
-
-def _check(name: str, value: Any, fits: Callable[[float], bool], expected: str) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or not fits(value):
-        raise UserError(f"The '{name}' option must be {expected}. Got {value!r}.")

@@ -60,25 +60,32 @@ def quantize_weight(
            [-25,  64]], dtype=int8)
     """
     _check(weight, kind, cpu_classes, moments)
-    pair_safe = cpu_classes == "all"
-    finest = np.abs(weight).max(axis=0, initial=0) / np.float32(LARGEST)
-    roomy = finest
-    if pair_safe:
-        first, second = pairs(weight)
-        # Two reals that sum to 128 at most round to 128 at most, so this step is safe; one finer by 1/129 never is.
-        roomy = np.maximum(finest, np.abs(first + second).max(axis=0, initial=0) / np.float32(PAIR_LIMIT))
-    if kind == "abs_max":
-        finest, roomy = finest.max(keepdims=True), roomy.max(keepdims=True)
     if moments is None:
-        scales, importance = _usable(roomy), np.ones(len(weight), np.float32)
-    else:
-        importance = _importance(moments)
-        candidates = _usable(np.linspace(np.float32(_FINEST) * finest, roomy, _CANDIDATES))
-        errors = _errors(weight, candidates, importance, pair_safe)
-        if kind == "abs_max":
-            errors = errors.sum(axis=1, keepdims=True)
-        scales = np.take_along_axis(candidates, errors.argmin(axis=0)[None], axis=0)[0]
+        return round_weight(weight, abs_max_scales(weight, kind, cpu_classes=cpu_classes), cpu_classes=cpu_classes)
+    pair_safe = cpu_classes == "all"
+    importance = _importance(moments)
+    finest, roomy = _steps(weight, kind, pair_safe)
+    candidates = _usable(np.linspace(np.float32(_FINEST) * finest, roomy, _CANDIDATES))
+    errors = _errors(weight, candidates, importance, pair_safe)
+    if kind == "abs_max":
+        errors = errors.sum(axis=1, keepdims=True)
+    scales = np.take_along_axis(candidates, errors.argmin(axis=0)[None], axis=0)[0]
     return QuantWeight(_rounded(weight / scales, importance, pair_safe).astype(np.int8), scales)
+
+
+def abs_max_scales(weight: Floats, kind: str = "channel_wise_abs_max", *, cpu_classes: str = "all") -> Floats:
+    """Steps ([out], or [1] for one per tensor) that clip nothing of a weight [in, out] and, for "all", no pair.
+
+    >>> abs_max_scales(np.array([[127.0, 1.0], [-127.0, 1.0]], np.float32))
+    array([1.      , 0.015625], dtype=float32)
+    """
+    return _usable(_steps(weight, kind, cpu_classes == "all")[1])
+
+
+def round_weight(weight: Floats, scales: Floats, *, cpu_classes: str = "all") -> QuantWeight:
+    """Round a weight [in, out] at given steps; of a pair that would overflow both give the same."""
+    ones = np.ones(len(weight), np.float32)
+    return QuantWeight(_rounded(weight / scales, ones, cpu_classes == "all").astype(np.int8), scales)
 
 
 def dequantize(quantized: QuantWeight) -> Floats:
@@ -101,6 +108,19 @@ def _check(weight: Floats, kind: str, cpu_classes: str, moments: Floats | None) 
         raise UserError("A weight with NaN or infinity cannot be quantized.", hint="Leave that layer float.")
     if moments is not None and moments.shape != weight.shape[:1]:
         raise UserError(f"There must be a moment for each of {len(weight)} inputs. Got {moments.shape}.")
+
+
+def _steps(weight: Floats, kind: str, pair_safe: bool) -> tuple[Floats, Floats]:
+    """The step that holds the largest weight, and the one that holds the largest sum of two neighbours as well."""
+    finest = np.abs(weight).max(axis=0, initial=0) / np.float32(LARGEST)
+    roomy = finest
+    if pair_safe:
+        first, second = pairs(weight)
+        # Two reals that sum to 128 at most round to 128 at most, so this step is safe; one finer by 1/129 never is.
+        roomy = np.maximum(finest, np.abs(first + second).max(axis=0, initial=0) / np.float32(PAIR_LIMIT))
+    if kind == "abs_max":
+        return finest.max(keepdims=True), roomy.max(keepdims=True)
+    return finest, roomy
 
 
 def _usable(scales: NDArray[Any]) -> Floats:

@@ -1,10 +1,10 @@
-"""The best of each width so far, on disk: a kill at any moment loses none that a checkpoint knows of."""
+"""The best of each network so far, on disk: a kill at any moment loses none that a checkpoint knows of."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from typing import Any
 from ..errors import UserError
 from ..measure.score import Score
 from ..tasks import Task
-from .carved_folder import save_carved
 
 RECORD = "best.json"
 """File of a checkpoint: what was best when it was written."""
@@ -20,7 +19,7 @@ RECORD = "best.json"
 
 @dataclass
 class KeepBest:
-    """Keeps `work/step-<n>/<name>/` for each name: the carved model that scored best, of equal ones the latest.
+    """Keeps `work/step-<n>/<name>/` for each name: the model that scored best, of equal ones the latest.
 
     What a new best replaces stays until the next checkpoint is whole: a run that goes on from an older one finds
     what that one knew of.
@@ -28,7 +27,8 @@ class KeepBest:
 
     work: Path
     task: Task
-    source: Path
+    write: Callable[[Any, Path], object]
+    """Writes a model as a folder, whole or not at all; one that is there is replaced."""
     writes: bool = True
     """False on all but one of several processes."""
     best: dict[str, tuple[int, Score]] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class KeepBest:
         if name in self.best and self._worse(score, self.best[name][1]):
             return False
         if self.writes:
-            save_carved(model, self.folder(name, step), source=self.source, overwrite=True)
+            self.write(model, self.folder(name, step))
         self.best[name] = step, replace(score, answers=[], logits=[], windows=[])
         return True
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from laconic.engines.torch import as_tuple, load_module, output_names
-from laconic.prune.distil import ONE, QUESTION, TOKENS, Counts, hidden_loss, label_loss, logits_loss
 from laconic.tasks.sequence_classification import MULTI, REGRESSION, SINGLE
+from laconic.train.distil import ONE, QUESTION, TOKENS, Counts, hidden_loss, label_loss, logits_loss
 from prunable_batches import batch_for
 
 LENGTHS = (7, 4, 1)

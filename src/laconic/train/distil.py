@@ -1,4 +1,4 @@
-"""What a smaller network is trained by: its teacher's hidden states and answers, and the labels (SPEC 5.3).
+"""What a compressed network is trained by: its teacher's hidden states and answers, and the labels (SPEC 5.3).
 
 Every loss is a sum over a batch divided by a count that is handed in. So a step whose batch comes in several parts, or
 on several processes, has the gradient of the same batch in one part.
@@ -16,7 +16,7 @@ from torch.nn import functional
 from ..tasks import SequenceClassification, Task
 from ..tasks.sequence_classification import MULTI, REGRESSION, SINGLE
 from ..tasks.token_classification import IGNORED
-from .settings import Criterion
+from .loss_settings import Criterion
 
 TOKENS, QUESTION = "token_classification", "question_answering"
 Outputs = tuple[torch.Tensor, ...]

@@ -12,7 +12,8 @@ from laconic.engines.torch import load_module
 from laconic.families import find
 from laconic.folder import open_folder
 from laconic.measure.score import Score
-from laconic.prune.keep_best import KeepBest, score_from_json, score_to_json
+from laconic.prune.carved_folder import carved_writer
+from laconic.train.keep_best import KeepBest, score_from_json, score_to_json
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def scored(value: float) -> Score:
     ],
 )
 def test_the_best_is_kept_and_of_equals_the_later(folder, carved, tmp_path, values, best):
-    keep = KeepBest(tmp_path, folder.task, folder.path)
+    keep = KeepBest(tmp_path, folder.task, carved_writer(folder.path))
     for number, value in enumerate(values):
         keep.offer("half", carved, number + 1, scored(value))
     assert keep.folder("half") == tmp_path / f"step-{best}" / "half"
@@ -52,14 +53,14 @@ def test_the_best_is_kept_and_of_equals_the_later(folder, carved, tmp_path, valu
 def test_errors_are_better_the_smaller(prunable, tmp_path):
     folder = open_folder(prunable("bert", labels=1, problem_type="regression"))
     task = type(folder.task)(labels=folder.task.labels, problem="regression", metric="mse")
-    keep = KeepBest(tmp_path, task, folder.path, writes=False)
+    keep = KeepBest(tmp_path, task, carved_writer(folder.path), writes=False)
     assert [keep.offer("half", None, step, scored(value)) for step, value in ((1, 3.0), (2, 4.0), (3, 2.0))] == [
         True, False, True,
     ]  # fmt: skip
 
 
 def test_what_was_replaced_stays_until_it_is_forgotten(folder, carved, tmp_path):
-    keep = KeepBest(tmp_path, folder.task, folder.path)
+    keep = KeepBest(tmp_path, folder.task, carved_writer(folder.path))
     for step in (1, 2):
         keep.offer("half", carved, step, scored(0.5))
         keep.offer("other", carved, step, scored(1 / step))
@@ -72,10 +73,10 @@ def test_what_was_replaced_stays_until_it_is_forgotten(folder, carved, tmp_path)
 
 
 def test_a_record_is_read_back(folder, carved, tmp_path):
-    keep = KeepBest(tmp_path, folder.task, folder.path)
+    keep = KeepBest(tmp_path, folder.task, carved_writer(folder.path))
     keep.offer("half", carved, 3, scored(0.5))
     keep.save(tmp_path / "best.json")
-    other = KeepBest(tmp_path, folder.task, folder.path)
+    other = KeepBest(tmp_path, folder.task, carved_writer(folder.path))
     other.load(tmp_path / "best.json")
     assert other.folder("half") == keep.folder("half")
     assert other.best["half"] == (3, score_from_json(score_to_json(scored(0.5))))
@@ -83,6 +84,6 @@ def test_a_record_is_read_back(folder, carved, tmp_path):
 
 
 def test_only_one_process_writes(folder, carved, tmp_path):
-    keep = KeepBest(tmp_path, folder.task, folder.path, writes=False)
+    keep = KeepBest(tmp_path, folder.task, carved_writer(folder.path), writes=False)
     assert keep.offer("half", carved, 1, scored(0.5))
     assert list(tmp_path.iterdir()) == []

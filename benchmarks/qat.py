@@ -1,0 +1,264 @@
+"""Four fine-tuned models in INT8, calibrated and trained: drop, fidelity, what training adds; beside it the control.
+
+    python benchmarks/qat.py MODELS DATA [NAME …] [--ablate NAME] [--work DIR] [--out benchmarks/results/qat.md]
+
+PTQ: of three calibrators the one whose logits move least on rows drawn from the training rows, which train nothing.
+Those rows choose the step of QAT too. The control is the FP32 model trained on with the same rows, steps and losses.
+Dev rows report, and choose nothing. All INT8 runs in ONNX Runtime's fused graph. `--ablate`: one model with and without
+PACT, with and without distillation. --work keeps trainings. To try it: --steps 4 --rows 50.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from subjects import SEED, Log, Split, Subject, machine, plain_graph, work_folder
+
+from laconic import engines, runtime
+from laconic.engines.torch import load_module
+from laconic.export import GRAPH
+from laconic.folder import ModelFolder, open_folder
+from laconic.graphs.write_onnxruntime import write_onnxruntime
+from laconic.graphs.write_qdq import write_qdq
+from laconic.measure.fidelity import mean_abs_logit_change
+from laconic.measure.score import Score, answer, compare, score
+from laconic.prune import PruneSettings, train_widths
+from laconic.qat import FakeQuantized, QatSettings, Trained, train_int8
+from laconic.quant_map import QuantMap
+from laconic.quantize.ptq import PtqSettings, ptq
+from laconic.quantize.samples import Samples
+from laconic.quantize.targets import find_targets
+from laconic.runtime import Predictor
+
+SETTINGS = QatSettings()
+STEPS = {"mrpc": (230, 16), "tnews": (200, 32), "msra_ner": (120, 16), "cmrc2018": (40, 8)}
+"""Steps and rows a step."""
+FEWER = {"cmrc2018": 100}
+"""Rows that choose, where a row is several long windows (500 elsewhere)."""
+FP32, PTQ, QAT, CONTROL = "FP32", "PTQ", "QAT", "FP32, trained on"
+VARIANTS = {
+    "PACT, distillation": SETTINGS,
+    "PACT, labels alone": replace(SETTINGS, distill_logits=0.0),
+    "no PACT, distillation": replace(SETTINGS, use_pact=False),
+    "no PACT, labels alone": replace(SETTINGS, use_pact=False, distill_logits=0.0),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model with its graph and rows, and a folder for what is made of it."""
+
+    subject: Subject
+    folder: ModelFolder
+    exact: Predictor
+    proto: Any
+    samples: Samples
+    split: Split
+    options: Mapping[str, Any]
+    scratch: Path
+
+    @classmethod
+    def of(cls, subject: Subject, scratch: Path, rows: int | None, steps: int | None, rate: float) -> Case:
+        folder = open_folder(subject.model, subject.task_options())
+        split = Split.of(subject, folder.task, rows)
+        if subject.name in FEWER:
+            split = replace(split, choose=split.choose[: FEWER[subject.name]])
+        artifact = subject.export(scratch / "fp32")
+        exact = runtime.load(artifact.folder, "onnxruntime")
+        proto = plain_graph(artifact.path(GRAPH), first_position=True)
+        return cls(
+            subject, folder, exact, proto, subject.samples(exact), split, training(subject.name, steps, rate), scratch
+        )
+
+    def int8(self, proto: Any, quant_map: QuantMap, name: str, engine: str = "onnxruntime") -> Predictor:
+        place = self.scratch / f"{name}-{engine}.onnx"
+        fused = engine == "onnxruntime"
+        onnx.save_model(
+            write_onnxruntime(proto, quant_map) if fused else write_qdq(proto, quant_map, signed=False), place
+        )
+        return self.predictor(engines.load(engine, place, precision="int8"))
+
+    def predictor(self, engine: Any) -> Predictor:
+        return Predictor(self.folder.task, self.folder.encoder, engine)
+
+    def exported(self, model: Path, name: str) -> Any:
+        """The graph of a trained model, as the quantizers see it."""
+        artifact = replace(self.subject, model=model).export(self.scratch / f"fp32-{name}")
+        return plain_graph(artifact.path(GRAPH), first_position=True)
+
+
+def training(name: str, steps: int | None, rate: float) -> dict[str, Any]:
+    own, size = STEPS[name]
+    half = (steps or own) // 2
+    return {
+        "max_steps": 2 * half,
+        "save_steps": max(1, half // 2),
+        "per_device_train_batch_size": size,
+        "learning_rate": rate,
+        "warmup_steps": half // 8,
+    }
+
+
+def calibrated(case: Case, log: Log) -> Predictor:
+    """The calibrator whose logits move least on the rows that choose."""
+    targets = find_targets(case.proto)
+    before = answer(case.exact, case.split.choose)
+    found = {}
+    for (algo, _), quant_map in ptq(case.proto, targets, case.samples, PtqSettings(seed=SEED)).items():
+        one = case.int8(case.proto, quant_map, f"ptq-{algo}")
+        seen = compare(one, case.split.choose, before, answer(one, case.split.choose))
+        found[algo] = (seen.mean_abs_logit_change or 0.0, one)
+    best = min(found, key=lambda algo: found[algo][0])
+    log(f"  PTQ: {best} of " + ", ".join(f"{algo} {moved:.4f}" for algo, (moved, _) in found.items()))
+    return found[best][1]
+
+
+def trained(case: Case, settings: QatSettings, name: str, log: Log) -> tuple[Trained, Any]:
+    """What training for INT8 gives, made or found, and its graph."""
+    start, work = time.perf_counter(), case.scratch / name
+    took = work.with_suffix(".minutes")
+    done = train_int8(
+        case.folder, case.proto, case.samples, case.split.train, case.split.choose, work, settings, case.options,
+        seed=SEED,
+    )  # fmt: skip
+    if not took.exists():  # else it was trained before
+        took.write_text(f"{(time.perf_counter() - start) / 60:.1f}")
+    log(f"  {name}: step {done.step} of {case.options['max_steps']}, {took.read_text()} minutes")
+    return done, case.exported(done.folder, name)
+
+
+def control(case: Case, log: Log) -> Predictor:
+    """The FP32 model after the same steps with the same losses."""
+    settings = PruneSettings(
+        width_mult_list=(1,),  # type: ignore[arg-type]
+        distill_hidden=SETTINGS.distill_hidden,
+        distill_logits=SETTINGS.distill_logits,
+        label_loss=SETTINGS.label_loss,
+        reorder=False,
+    )
+    work = case.scratch / "control"
+    (made,) = train_widths(case.folder, case.split.train, case.split.choose, work, settings, case.options, seed=SEED)
+    log(f"  control: step {made.step} of {case.options['max_steps']}")
+    return case.predictor(engines.load("torch", load_module(made.folder)))
+
+
+def agreement(case: Case, done: Trained, proto: Any) -> list[tuple[str, float, float]]:
+    """Of each engine: the share of dev rows' answers that are the fake-quantized model's, and the mean |Δlogit|."""
+    settings = replace(SETTINGS, use_pact=False)
+    model = FakeQuantized(load_module(done.folder), done.quant_map, find_targets(proto), settings).model
+    own = answer(case.predictor(engines.load("torch", model)), case.split.report)
+    found = []
+    for name in (one for one in engines.installed() if one != "torch"):
+        other = answer(case.int8(proto, done.quant_map, "agreement", name), case.split.report)
+        same = float(np.mean([a == b for a, b in zip(own.answers, other.answers, strict=True)]))
+        found.append((name, same, mean_abs_logit_change(own.logits, other.logits, case.folder.task.centred_axis)))
+    return found
+
+
+def show(log: Log, case: Case, found: Mapping[str, Predictor], against: str = PTQ) -> dict[str, tuple[float, int]]:
+    """One line each; gives drops, and what QAT adds, with the number of rows."""
+    rows, name = case.split.report, case.subject.name
+    scored: dict[str, Score] = {what: score(one, rows) for what, one in found.items()}
+    pooled = {}
+    for what, given in scored.items():
+        metrics = ", ".join(f"{metric} {100 * value:.2f}" for metric, value in given.metrics.items())
+        if what == FP32:
+            log.row(name, what, metrics, "", "", "", "", str(len(rows)))
+            continue
+        seen = compare(found[what], rows, scored[FP32], given)
+        other = compare(found[what], rows, scored[against], given)
+        if seen.drop is None or other.drop is None:
+            continue
+        drop, low, high = (100 * value for value in (seen.drop.drop, seen.drop.low, seen.drop.high))
+        gain, least, most = (-100 * value for value in (other.drop.drop, other.drop.high, other.drop.low))
+        added = "" if what in (against, CONTROL) else f"{gain:+.2f} ({least:+.2f} to {most:+.2f})"
+        change = f"{seen.mean_abs_logit_change:.4f}" if seen.mean_abs_logit_change is not None else ""
+        same = f"{100 * seen.same_answer:.2f} %"
+        log.row(name, what, metrics, f"{drop:.2f} ({low:.2f} to {high:.2f})", added, same, change, str(len(rows)))
+        pooled[what] = drop, len(rows)
+    return pooled
+
+
+COLUMNS = ("model", "what", "score", "drop (95 %)", "over PTQ (95 %)", "same answer", "mean abs. Δlogit", "dev rows")
+
+
+def ablate(log: Log, case: Case) -> None:
+    """PACT and distillation, each on and off."""
+    found = {FP32: case.exact, PTQ: calibrated(case, log)}
+    for number, (what, settings) in enumerate(VARIANTS.items()):
+        done, proto = trained(case, settings, "qat" if number == 0 else f"qat-{number}", log)
+        found[what] = case.int8(proto, done.quant_map, f"variant-{number}")
+    log()
+    log.head(*COLUMNS)
+    show(log, case, found)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", type=Path)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("names", nargs="*", default=list(STEPS))
+    parser.add_argument("--ablate", metavar="NAME", help="this model alone, with and without PACT and distillation")
+    parser.add_argument("--steps", type=int, help="so many for every model (those of STEPS)")
+    parser.add_argument("--rows", type=int, help="rows that choose and dev rows to report on, the first so many (all)")
+    parser.add_argument("--learning_rate", type=float, default=2e-5)
+    parser.add_argument("--work", type=Path, help="keep trainings here, and use those that are")
+    parser.add_argument("--out", type=Path)
+    asked = parser.parse_args()
+    log = Log(asked.out)
+    log(f"python benchmarks/qat.py MODELS DATA; {machine()}, {torch.get_num_threads()} threads train")
+    log(f"{SETTINGS.as_json()}")
+    with work_folder(asked.work) as scratch:
+
+        def case_of(name: str) -> Case:
+            subject = Subject.find(name, asked.models, asked.data)
+            case = Case.of(subject, scratch / name, asked.rows, asked.steps, asked.learning_rate)
+            log(f"{name}: {len(case.split.train)} training rows, {len(case.split.choose)} choose; {case.options}")
+            return case
+
+        if asked.ablate:
+            ablate(log, case_of(asked.ablate))
+            return
+        opened, agreements = [], []
+        for name in asked.names:
+            case = case_of(name)
+            point = calibrated(case, log)
+            done, proto = trained(case, SETTINGS, "qat", log)
+            trained_on = control(case, log)
+            int8 = case.int8(proto, done.quant_map, "qat")
+            opened.append((case, {FP32: case.exact, PTQ: point, QAT: int8, CONTROL: trained_on}))
+            agreements += [(name, *one) for one in agreement(case, done, proto)]
+        log()
+        log.head(*COLUMNS)
+        drops: dict[str, list[tuple[float, int]]] = {}
+        for case, found in opened:
+            for what, drop in show(log, case, found).items():
+                drops.setdefault(what, []).append(drop)
+        log()
+        for what, every in drops.items():
+            log(f"{what}: drop pooled over {_rows(every)} dev rows of {len(every)} models: {_pooled(every):.2f} points")
+        log()
+        log("The exported graph against the fake-quantized torch model, on the dev rows:")
+        log.head("model", "engine", "same answer", "mean abs. Δlogit")
+        for name, engine, same, moved in agreements:
+            log.row(name, engine, f"{100 * same:.2f} %", f"{moved:.5f}")
+
+
+def _rows(every: Sequence[tuple[float, int]]) -> int:
+    return sum(count for _, count in every)
+
+
+def _pooled(every: Sequence[tuple[float, int]]) -> float:
+    return sum(drop * count for drop, count in every) / _rows(every)
+
+
+if __name__ == "__main__":
+    main()

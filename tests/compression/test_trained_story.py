@@ -1,0 +1,141 @@
+"""Compress runs that train for INT8: from the command line, of pruned models, with what is shared and what is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import laconic
+from laconic import runtime
+from laconic.artifact import sha256
+from laconic.cli import main
+from laconic.compression import int8_training
+from laconic.compression.options import CompressOptions
+from laconic.compression.output import WORK
+from laconic.errors import UserError
+from laconic.measure.check import check
+from widths import learnt
+
+WIDTH = "width_mult_0.75"
+STRATEGIES = (
+    "qat", "qat+embeddings", "ptq", "dynabert+qat", "dynabert+qat+embeddings", "prune_embeddings+qat",
+    "prune_embeddings+dynabert+qat",
+)  # fmt: skip
+NAMES = {
+    "qat", "qat-embeddings", "min_max64", f"{WIDTH}-qat", f"{WIDTH}-qat-embeddings", "prune_embeddings-qat",
+    f"prune_embeddings-{WIDTH}-qat",
+}  # fmt: skip
+QUICK: dict[str, Any] = {
+    "learning_rate": 1e-3, "max_steps": 4, "save_steps": 2, "engines": "onnxruntime", "algo_list": "min_max",
+    "calibration_rows": 64,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("trained")
+    learnt(place, hidden=64)
+    return place
+
+
+def run(folder: Path, output: Path, **options: Any) -> Any:
+    files = {"train_file": folder / "train.jsonl", "eval_file": folder / "dev.jsonl"}
+    return laconic.compress(folder / "model", output_dir=output, **{**files, **QUICK, **options})
+
+
+@pytest.mark.slow
+def test_every_strategy_in_one_call_trains_each_model_once(folder, tmp_path):
+    before = {path: sha256(path) for path in (folder / "model").iterdir()}
+    calls: list[Path] = []
+    with pytest.MonkeyPatch.context() as patch:
+        real = int8_training.train_int8
+
+        def counted(*inputs: Any, **named: Any) -> Any:
+            calls.append(inputs[5])
+            return real(*inputs, **named)
+
+        patch.setattr(int8_training, "train_int8", counted)
+        result = run(folder, tmp_path, strategy=STRATEGIES)
+    assert {one.name for one in result.candidates} | set(result.same) == NAMES
+    assert sorted(work.name for work in calls) == sorted(
+        ["qat", f"{WIDTH}-qat", "vocabulary-qat", f"prune_embeddings-{WIDTH}-qat"]
+    )
+    assert before == {path: sha256(path) for path in (folder / "model").iterdir()}
+    content = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
+    assert {one["name"] for one in content["pruned"]} == {WIDTH, "vocabulary", f"prune_embeddings-{WIDTH}"}
+    assert [one["model"] for one in content["trained"]].count(None) == 1
+    assert not (tmp_path / WORK).exists()
+    for name in NAMES - set(result.same):
+        place = tmp_path / "candidates" / name
+        assert all(replay.verdict == "ok" for replay in check(place)), name
+    scores = {one.name: one.score.value for one in result.candidates}
+    torch_score = next(one["torch_score"] for one in content["trained"] if one["model"] is None)
+    # One row of 50: single codes may flip between torch and the engine.
+    assert scores["qat"] == pytest.approx(torch_score, abs=0.021)
+
+
+def test_command_line_trains_and_writes_an_artifact(folder, tmp_path, capfd):
+    words = ["--strategy", "qat", "--train_file", folder / "train.jsonl", "--eval_file", folder / "dev.jsonl"]
+    words += [word for name, value in QUICK.items() for word in (f"--{name}", value)]
+    words += ["--moving_rate", "0.8", "--output_dir", tmp_path / "out"]
+    assert main(["compress", "--model_name_or_path", str(folder / "model"), *map(str, words)]) == 0
+    assert "qat" in capfd.readouterr().out
+    (answer,) = runtime.load(tmp_path / "out" / "best").predict(["the quick grace"])
+    assert answer
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["best", "candidates", "result.json"]
+
+
+@pytest.mark.slow
+def test_ranges_at_run_time_are_exported_as_dynamics_graph_and_said_so(folder, tmp_path):
+    result = run(folder, tmp_path, strategy="qat", activation_quantize_type="abs_max", max_steps=2)
+    assert any("qat is exported as the graph of dynamic" in note for note in result.notes)
+    place = tmp_path / "candidates" / "qat"
+    assert "taken from each batch" in (place / "README.md").read_text(encoding="utf-8").replace("\n", " ")
+    assert not (place / "onnx" / "model_signed.onnx").exists()
+
+
+@pytest.mark.slow
+def test_a_teacher_of_ones_own_teaches(folder, tmp_path):
+    result = run(folder, tmp_path, strategy="qat", teacher_model_name_or_path=str(folder / "model"), max_steps=2)
+    assert result.best.name == "qat"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"strategy": "qat", "quantize_attention": "on"},
+            "'--quantize_attention' option .* no effect",
+        ),
+        ({"strategy": "qat", "round_type": "adaround"}, "It is for ptq"),
+        ({"strategy": "qat", "activation_quantize_type": "abs_max", "use_pact": True}, "clips nothing"),
+        ({"strategy": "qat", "gradient_checkpointing": True}, "no effect on quantization-aware training"),
+        ({"strategy": "qat", "distill_logits": 0, "label_loss": 0}, "nothing is learnt by qat"),
+        ({"strategy": "qat", "train_file": None}, "needs training rows"),
+        ({"strategy": "qat", "eval_file": None}, "needs eval rows"),
+        (
+            {"strategy": "prune_embeddings+qat", "teacher_model_name_or_path": "model"},
+            "cannot be used where the vocabulary is cut",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_before_any_work(folder, tmp_path, options, said):
+    if "teacher_model_name_or_path" in options:
+        options = {**options, "teacher_model_name_or_path": str(folder / "model")}
+    with pytest.raises(UserError, match=said):
+        run(folder, tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_losses_have_defaults_of_the_steps_own():
+    both = CompressOptions(strategy="dynabert+qat")
+    assert both.losses("dynabert")["label_loss"] == 0.0
+    assert both.losses("qat") == {
+        "distill_hidden": 0.0, "distill_logits": 1.0, "distill_temperature": 1.0, "label_loss": 1.0,
+    }  # fmt: skip
+    assert CompressOptions(label_loss=0.5).losses("dynabert")["label_loss"] == 0.5
+    assert np.isclose(both.losses("dynabert")["distill_hidden"], 0.1)

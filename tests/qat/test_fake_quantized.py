@@ -1,0 +1,87 @@
+"""A fake-quantized model computes what its exported INT8 graph gives, on both engines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fake_quantized import Subject, exported
+from laconic import engines
+from laconic.engines.torch import input_names
+from laconic.errors import UserError
+from laconic.qat import QatSettings
+from laconic.qat.linear import FakeQuantLinear
+from laconic.train.batches import Collator
+from models import FAMILIES, build
+
+TOLERANCE = 0.02
+"""Of the spread of the logits: floats are added in another order, and single codes flip."""
+
+
+def subject(folder: Path, family: str = "bert", head: str = "SequenceClassification") -> Subject:
+    return Subject.of(build(folder / "model", family, head, hidden=64, layers=2, std=0.08))
+
+
+def agree(one: Subject, quantized, place: Path) -> None:
+    ours = one.logits(engines.load("torch", quantized.model))
+    spread = float(np.std(np.concatenate([array.ravel() for array in ours])))
+    for name, engine in exported(quantized, place).items():
+        theirs = one.logits(engine)
+        off = float(np.mean([np.abs(a - b).mean() for a, b in zip(ours, theirs, strict=True)]))
+        assert off < TOLERANCE * spread, (name, off, spread)
+
+
+def trained_a_little(one: Subject, quantized) -> None:
+    """Move weights, clips and ranges as training does."""
+    batch = Collator(one.folder.encoder, input_names(one.model))([{"feature": f} for f in one.samples.features])
+    optimizer = torch.optim.Adam(quantized.parameters(), lr=2e-3)
+    for _ in range(3):
+        output, _ = quantized(**batch)
+        loss = sum(value.square().mean() for value in output.values() if isinstance(value, torch.Tensor))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        quantized.fold()
+
+
+EVERY = [pytest.param(family, marks=[] if family == "bert" else pytest.mark.slow) for family in FAMILIES]
+
+
+@pytest.mark.parametrize("family", EVERY)
+def test_exported_graphs_give_the_models_own_logits(family, tmp_path):
+    one = subject(tmp_path, family)
+    quantized = one.quantized(QatSettings(algo_list=("mse",)))
+    agree(one, quantized, tmp_path / "before")
+    trained_a_little(one, quantized)
+    agree(one, quantized, tmp_path / "after")
+
+
+def test_training_starts_where_ptq_ends(tmp_path):
+    quantized = subject(tmp_path).quantized(QatSettings(algo_list=("mse",)))
+    for name, layer in quantized.quant_map().layers.items():
+        begun = quantized.start.layers[name]
+        found = layer.range.low, layer.range.high
+        assert found == pytest.approx((begun.range.low, begun.range.high), rel=1e-6)
+        assert np.allclose(layer.scales, begun.scales, rtol=1e-6)
+        # A pair that must be brought down is brought down evenly, not by how much each input counts.
+        assert np.mean(layer.integers != begun.integers) < 0.02
+
+
+def test_a_weight_that_no_linear_layer_has_is_refused_by_name(tmp_path):
+    one = subject(tmp_path)
+    one.model.bert.pooler.dense = torch.nn.Bilinear(64, 1, 64)
+    with pytest.raises(UserError, match=r"'bert.pooler.dense.weight' belongs to no linear layer.*--skip_layers"):
+        one.quantized(QatSettings(algo_list=("mse",)))
+
+
+def test_layers_that_share_an_input_share_a_quantizer(tmp_path):
+    quantized = subject(tmp_path).quantized(QatSettings(algo_list=("mse",)))
+    inside = quantized.model.bert.encoder.layer[0].attention.self
+    assert inside.query.quantizer is inside.key.quantizer is inside.value.quantizer
+    layers = [part for part in quantized.model.modules() if isinstance(part, FakeQuantLinear)]
+    assert len(layers) == 2 * 6 + 1  # and the pooler; the classifier is small
+    # The last layer's query is asked for the first position alone, so that its input is another one.
+    assert len(quantized.quantizers) == 2 * 4 + 1 + 1

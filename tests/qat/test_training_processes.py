@@ -1,0 +1,84 @@
+"""Training for INT8 that is killed, and that runs on two processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from widths import learnt, weights_in
+
+SCRIPT = Path(__file__).parent.parent / "train_int8_once.py"
+
+
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory):
+    return learnt(tmp_path_factory.mktemp("learnt"), hidden=64).path.parent
+
+
+def start(*words: str | Path, batch: int = 8) -> subprocess.Popen[bytes]:
+    paths = [str(SCRIPT.parent), os.environ.get("PYTHONPATH", "")]
+    environment = {
+        **os.environ,
+        "BATCH": str(batch),
+        "OMP_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "MASTER_ADDR": "127.0.0.1",
+        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+    }
+    return subprocess.Popen([sys.executable, *map(str, words)], env=environment, stderr=subprocess.PIPE)
+
+
+def finish(child: subprocess.Popen[bytes]) -> None:
+    _, said = child.communicate()
+    assert child.returncode == 0, said.decode()[-3000:]
+
+
+def made(work: Path, rank: int = 0) -> dict[str, Any]:
+    return json.loads((work.parent / f"made-{rank}.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def whole(parent, tmp_path_factory):
+    work = tmp_path_factory.mktemp("whole") / "work"
+    finish(start(SCRIPT, parent, work))
+    return work
+
+
+@pytest.mark.slow
+def test_killed_training_goes_on_to_the_same_integers(parent, whole, tmp_path):
+    work = tmp_path / "work"
+    for file in ("start.npz", "checkpoint-3", "checkpoint-6/trainer_state.json"):
+        child = start(SCRIPT, parent, work)
+        while not (work / file).exists() and child.poll() is None:
+            time.sleep(0.002)
+        child.send_signal(signal.SIGKILL)
+        child.communicate()
+        assert not (tmp_path / "made-0.json").exists()
+    finish(start(SCRIPT, parent, work))
+    assert made(work) == made(whole)
+    ours, theirs = (weights_in(place / made(place)["folder"]) for place in (work, whole))
+    assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
+    assert sorted(path.name for path in work.iterdir()) == sorted(path.name for path in whole.iterdir())
+
+
+@pytest.mark.slow
+def test_two_processes_give_what_one_gives_with_twice_the_batch(parent, whole, tmp_path):
+    work = tmp_path / "work"
+    together = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
+    finish(start(*together, SCRIPT, parent, work, batch=4))
+    assert made(work, 0) == made(work, 1)
+    for name, (low, high) in made(whole)["ranges"].items():
+        assert made(work)["ranges"][name] == pytest.approx([low, high], rel=0.02), name
+    if made(work)["step"] == made(whole)["step"]:
+        ours, theirs = (weights_in(place / made(place)["folder"]) for place in (work, whole))
+        off = np.concatenate([np.abs(ours[key] - theirs[key]).ravel() for key in ours])
+        assert np.mean(off) < 1e-4  # single codes flip, and Adam turns that into steps where a gradient is almost 0

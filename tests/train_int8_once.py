@@ -1,0 +1,38 @@
+"""Trains a learnt model for INT8 from a process of its own: plainly, or under torchrun.
+
+python train_int8_once.py MODEL_PARENT WORK
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from fake_quantized import Subject
+from laconic.qat import QatSettings, train_int8
+from learnable import rows, single
+from widths import examples
+
+SETTINGS = QatSettings(algo_list=("min_max",), pact_rate=5.0)
+
+
+def main() -> None:
+    """Write what came out to `made-<rank>.json` beside the work folder."""
+    parent, work = Path(sys.argv[1]), Path(sys.argv[2])
+    one = Subject.of(parent / "model", tuple(row["text"] for row in rows(single, 16, seed=5)))
+    size = int(os.environ.get("BATCH", "8"))
+    training = {"learning_rate": 1e-3, "max_steps": 9, "save_steps": 3, "per_device_train_batch_size": size}
+    found = train_int8(
+        one.folder, one.proto, one.samples, examples(one.folder, "train")[:104], examples(one.folder, "dev"), work,
+        SETTINGS, training, seed=7,
+    )  # fmt: skip
+    ranges = {name: [layer.range.low, layer.range.high] for name, layer in found.quant_map.layers.items()}
+    told = {"folder": str(found.folder.relative_to(work)), "step": found.step, "score": found.score.value}
+    place = work.parent / f"made-{os.environ.get('RANK', '0')}.json"
+    place.write_text(json.dumps({**told, "ranges": ranges}), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
