@@ -44,6 +44,8 @@ class Measured:
     """Seconds to answer the rows with FP32 and with this, by threads; for dynamic alone."""
     memory_mb: float | None = None
     folder_size: int = 0
+    sign: int = 1
+    """-1 where a smaller score is the better one."""
 
     @property
     def name(self) -> str:
@@ -61,7 +63,8 @@ class Measured:
         speed = math.prod(ratios) ** (1 / len(ratios)) if ratios else None
         compared = self.comparison
         change = compared.mean_abs_logit_change or 0.0
-        return choice.Contender(self.name, self.size, compared.same_answer, speed, change, self.statistics)
+        told = (self.name, self.size, compared.same_answer, speed, change, self.statistics)
+        return choice.Contender(*told, None if self.score is None or self.score.interval else self.sign * self.score.value)
 
 
 @dataclass(frozen=True)

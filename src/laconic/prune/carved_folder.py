@@ -7,10 +7,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from safetensors.torch import save_model
+from torch import nn
 from transformers import PreTrainedModel
 
 from .. import __version__
-from ..carve import shape_of
+from ..carve import locate
 from ..carve.model import plain_class, write_code
 from ..carve.shape import CONFIG_KEY
 from ..engines.torch import check_finite, quiet_transformers
@@ -35,21 +37,25 @@ def save_carved(
 
     >>> save_carved("width_mult_0.75", "out")
     Traceback (most recent call last):
-    laconic.errors.UserError: A carved model must be a transformers PreTrainedModel to be saved as a folder. Got str.
+    laconic.errors.UserError: A carved model must be a torch module to be saved as a folder. Got str.
     """
-    if not isinstance(model, PreTrainedModel):
-        what = "A carved model must be a transformers PreTrainedModel to be saved as a folder."
-        raise UserError(f"{what} Got {type(model).__name__}.")
+    if not isinstance(model, nn.Module):
+        raise UserError(f"A carved model must be a torch module to be saved as a folder. Got {type(model).__name__}.")
     source = None if source is None else existing(source, "model folder")
-    shape = shape_of(model, family or find(model)).to_json()
-    if getattr(model.config, CONFIG_KEY, None) != shape:
+    places = locate(model, family or find(model))
+    shape, config = places.full.to_json(), getattr(model, "config", places.config)
+    if getattr(config, CONFIG_KEY, None) != shape:
         what = f"The model's config does not say the shape that the model has ('{CONFIG_KEY}'): it was not carved."
         raise UserError(what, hint="Carve it first with laconic.carve.carve, or save it with save_pretrained.")
     check_finite(model)
     with whole_folder(output_dir, overwrite=overwrite) as scratch:
-        with quiet_transformers():
-            model.save_pretrained(scratch)
-        write_code(scratch, plain_class(type(model)))
+        if isinstance(model, PreTrainedModel):
+            with quiet_transformers():
+                model.save_pretrained(scratch)
+            write_code(scratch, plain_class(type(model)))
+        else:  # a module of the user's own around an encoder: only its owner can build it
+            save_model(model, str(scratch / "model.safetensors"), metadata={"format": "pt"})
+            (scratch / "config.json").write_text(json.dumps(config.to_dict(), indent=2) + "\n", encoding="utf-8")
         if source is not None:
             for name in TOKENIZER_FILES:
                 if (source / name).is_file():
