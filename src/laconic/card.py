@@ -37,8 +37,8 @@ DYNAMIC = (
     "that share its batch; ask row by row (`batch_size=1`) where it must not."
 )
 OWN = (
-    "This is a model of its owner's, a `{model_class}`: inputs and outputs are as its own forward has them, and what they "
-    "mean is not part of the artifact."
+    "This is a model of its owner's, a `{model_class}`: inputs and outputs are as its own forward has them, and what "
+    "they mean is not part of the artifact."
 )
 ONE_CLASS = (
     "The weights use all 8 bits, which older CPUs cannot sum exactly: elsewhere answers may be wrong. "

@@ -26,8 +26,8 @@ ROUNDING = 1e-9
 class Contender:
     """What choosing looks at. None: not measured.
 
-    `statistics` [rows, k] of the primary metric, rows the same for all; `score`: the metric itself, the more the better,
-    where it is one of the whole and has no statistics; `fidelity`: share of answers equal to the FP32
+    `statistics` [rows, k] of the primary metric, rows the same for all; `score`: the metric itself, the more the
+    better, where it is one of the whole and has no statistics; `fidelity`: share of answers equal to the FP32
     model's; `speed`: times faster than the baseline; `size` in bytes; `logit_change`: mean |Δlogit| against FP32.
     """
 

@@ -63,8 +63,9 @@ class Measured:
         speed = math.prod(ratios) ** (1 / len(ratios)) if ratios else None
         compared = self.comparison
         change = compared.mean_abs_logit_change or 0.0
-        told = (self.name, self.size, compared.same_answer, speed, change, self.statistics)
-        return choice.Contender(*told, None if self.score is None or self.score.interval else self.sign * self.score.value)
+        of_whole = None if self.score is None or self.statistics is not None else self.sign * self.score.value
+        told = (self.name, self.size, compared.same_answer, speed, change)
+        return choice.Contender(*told, self.statistics, of_whole)
 
 
 @dataclass(frozen=True)

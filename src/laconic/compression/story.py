@@ -53,10 +53,10 @@ def compress(
     """Make a fine-tuned model smaller in every way that the options ask for, and keep the best.
 
     `model`: a folder, or what `find_origin` would make of it. `data` holds the rows that train, calibrate, choose and
-    report. `criterion`: the user's loss in the place of the task's own. `training`: options of transformers, for plans that
-    train. `given`: names of options that the user set; those that can have no effect are refused. Needs a few minutes
-    for a small encoder, with `dynabert` its training besides; the model folder is not changed. A run that was killed
-    while it trained, or later, goes on from there when it is started again.
+    report. `training`: options of transformers, for plans that train; `criterion`: the user's loss in the place of the
+    task's own. `given`: names of options that the user set; those that can have no effect are refused. Needs a few
+    minutes for a small encoder, with `dynabert` its training besides; the model folder is not changed. A run that was
+    killed while it trained, or later, goes on from there when it is started again.
     """
     options, training = options or CompressOptions(), training or {}
     plans = options.plans()

@@ -90,7 +90,11 @@ def full_batch(rows: int, length: int, vocab_size: int, seed: int = 0, like: Fea
     """A batch of random tokens without padding. `like`: whose further inputs are repeated in every row."""
     shape = (rows, length)
     tokens = np.random.default_rng(seed).integers(min(5, vocab_size - 1), vocab_size, shape, dtype=np.int64)
-    batch = {"input_ids": tokens, "attention_mask": np.ones(shape, np.int64), "token_type_ids": np.zeros(shape, np.int64)}
+    batch = {
+        "input_ids": tokens,
+        "attention_mask": np.ones(shape, np.int64),
+        "token_type_ids": np.zeros(shape, np.int64),
+    }
     for name, value in (like.more if like is not None else {}).items():
         if like is not None and name not in batch:
             a_piece = value.ndim > 0 and len(value) == len(like)

@@ -24,9 +24,7 @@ def outputs_loss(
     return torch.stack([_loss(*pair, mask, counts, temperature) for pair in zip(student, teacher, strict=True)]).mean()
 
 
-def _loss(
-    one: torch.Tensor, two: torch.Tensor, mask: torch.Tensor, counts: Any, temperature: float
-) -> torch.Tensor:
+def _loss(one: torch.Tensor, two: torch.Tensor, mask: torch.Tensor, counts: Any, temperature: float) -> torch.Tensor:
     one, two, real = one.float(), two.float(), mask.bool()
     a_piece = one.shape[:2] == mask.shape
     count = counts.tokens if a_piece else counts.rows

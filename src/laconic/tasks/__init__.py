@@ -41,7 +41,7 @@ def to_json(task: Task) -> dict[str, Any]:
     ['no', 'yes']
     """
     task = getattr(task, "shipped", task)
-    fields = dataclasses.asdict(task)  # type: ignore[call-overload]
+    fields = dataclasses.asdict(task)  # type: ignore[arg-type]
     return {"name": task.name, **{k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}}
 
 

@@ -93,9 +93,7 @@ class Own:
         """None are known."""
         return {}
 
-    def decode(
-        self, examples: Sequence[Any], features: Sequence[Feature], logits: Sequence[Logits]
-    ) -> list[Given]:
+    def decode(self, examples: Sequence[Any], features: Sequence[Feature], logits: Sequence[Logits]) -> list[Given]:
         """The outputs, each under its name."""
         if len(self.outputs) == 1:
             return [Given({self.outputs[0]: row}) for row in logits]
@@ -103,7 +101,8 @@ class Own:
 
     def statistics(self, metric: str, examples: Sequence[Any], answers: Sequence[Any]) -> NDArray[np.float64]:
         """Refuse: see `metrics`."""
-        return _unknown(examples, answers)
+        found: NDArray[np.float64] = _unknown(examples, answers)
+        return found
 
     def agreement(self, answers: Sequence[Given], others: Sequence[Given]) -> NDArray[np.float64]:
         """Equal labels, or numbers on the same side of the threshold, of all there are."""

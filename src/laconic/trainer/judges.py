@@ -21,7 +21,7 @@ FILL = -100
 
 
 def evaluator(function: Any, trainer: Any, name: str = "custom_evaluate") -> Callable[[Any, Any], Any]:
-    """`f(model, dataloader)` of what the user gave: that, or `f(trainer, model, dataloader)`, told by its parameters."""
+    """`f(model, dataloader)` of what was given: that, or `f(trainer, model, dataloader)`, told by its parameters."""
     if not callable(function):
         raise UserError(f"'{name}' must be a function. Got {type(function).__name__}.")
     parameters = list(inspect.signature(function).parameters.values())

@@ -29,8 +29,8 @@ from .asked import Asked, asked
 from .criterion import LiveCriterion
 from .handed import HandedModel
 from .judges import Computed, Evaluated
-from .live_model import LiveModel, describe, encoder_of, forward_names, head_of, pad_id_of, write_folder
-from .live_rows import Form, LiveData
+from .live_model import LiveModel, describe, encoder_of, forward_names, head_of, pad_id_of, vocabulary, write_folder
+from .live_rows import Form, LiveData, LiveExample
 from .live_task import LiveTask
 
 SAMPLE = 32
@@ -83,7 +83,8 @@ def compress_live(
     batch = next(iter(first.batches(range(min(SAMPLE, len(first.dataset))), names))) if first else None
     live = describe(parts.model, batch, labels)
     pad_id = pad_id_of(parts.model, parts.tokenizer)
-    form = Form(live.inputs, labels, pad_id, names, "attention_mask" in live.inputs, live.task in (None, "token_classification"))
+    a_piece = live.task in (None, "token_classification")
+    form = Form(live.inputs, labels, pad_id, names, "attention_mask" in live.inputs, a_piece)
     with tempfile.TemporaryDirectory(prefix="laconic-") as scratch:
         place = Path(scratch) / _name(parts.model)
         config = write_folder(live, parts.tokenizer, place, _problem(live, batch))
@@ -93,7 +94,7 @@ def compress_live(
         encoder = encoder_of(parts.tokenizer, config, pad_id)
         folder = ModelFolder(place, config, task, encoder, live.template)
         scored = live.task is not None or task.whole is not None
-        _check_scored(scored, run)
+        _check_own(live, scored, parts, run)
         rows = {name: one.rows() for name, one in data.items()}
         evaluation = rows.get("eval_dataset") if scored else None
         train = rows.get("train_dataset") or (None if scored else rows.get("eval_dataset"))
@@ -132,13 +133,21 @@ def _check_rows(plan: Plan, parts: Parts) -> None:
         raise UserError(f"The strategy '{plan.name}' needs an eval_dataset.", hint=hint)
 
 
-def _check_scored(scored: bool, run: Asked) -> None:
-    if scored:
-        return
-    for plan in run.options.plans():
-        if plan.needs == "train and eval rows":
+def _check_own(live: LiveModel, scored: bool, parts: Parts, run: Asked) -> None:
+    """Refuse to train a model of the user's own without a score, or without a loss where labels count."""
+    options = run.options
+    for plan in options.plans():
+        if live.task is not None or plan.needs != "train and eval rows":
+            continue
+        if not scored:
             what = f"The strategy '{plan.name}' chooses by a score, and that of a model of your own is not known."
             raise UserError(what, hint="Give compress(custom_evaluate=…), or the Trainer compute_metrics.")
+        if parts.criterion is None and (options.importance == "labels" or options.label_loss > 0):
+            what = f"The strategy '{plan.name}' needs a loss, and that of a model of your own is not known."
+            raise UserError(what, hint="Give the Trainer a criterion, or set importance='teacher' and label_loss=0.")
+        if options.teacher_model_name_or_path is not None:
+            what = "The '--teacher_model_name_or_path' option is for classes of transformers: a folder names no other."
+            raise UserError(what, hint="Leave it out: a model of your own is its own teacher.")
 
 
 def _labels(parts: Parts) -> tuple[str, ...]:
@@ -217,7 +226,7 @@ def _judged(task: LiveTask, live: LiveModel, parts: Parts, pad_id: int) -> LiveT
 
 
 def _computed(task: LiveTask, live: LiveModel, parts: Parts, pad_id: int) -> Computed:
-    """`compute_metrics`, asked once of a few rows to see what it gives: the number named, the task's own, or the first."""
+    """`compute_metrics`, asked of a few rows to see what it gives: the number named, the task's own, or the first."""
     whole = Computed("", parts.compute_metrics, task.form.labels, len(live.outputs) > 1, parts.preprocess)
     if parts.evaluation is None:
         return replace(whole, metric=parts.primary or "none")
@@ -235,18 +244,12 @@ def _computed(task: LiveTask, live: LiveModel, parts: Parts, pad_id: int) -> Com
 
 def _sample(first: LiveData | None, form: Form, live: LiveModel) -> tuple[Any, ...]:
     """Rows to export and probe with: real ones, or made-up ids where the strategy needs no rows."""
-    from .live_rows import LiveExample
-
     if first is not None:
         chosen = np.unique(np.linspace(0, len(first.dataset) - 1, min(SAMPLE, len(first.dataset))).astype(int))
         return tuple(first.examples([int(i) for i in chosen], form))
-    from .live_model import vocabulary
-
     draw, most = np.random.default_rng(0), max(2, vocabulary(live.template))
     lengths = [int(length) for length in draw.integers(4, 24, SAMPLE)]
-    return tuple(
-        LiveExample(i, {"input_ids": draw.integers(1, most, length)}) for i, length in enumerate(lengths)
-    )
+    return tuple(LiveExample(i, {"input_ids": draw.integers(1, most, length)}) for i, length in enumerate(lengths))
 
 
 def _criterion(parts: Parts, labels: tuple[str, ...], live: LiveModel) -> Any:

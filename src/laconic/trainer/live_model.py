@@ -155,8 +155,8 @@ def _inputs(
     if known:
         named = [*input_names(template), *(name for name in named if name not in INPUTS)]
     if "input_ids" not in named:
-        what = f"The forward of {type(template).__name__} must take 'input_ids'. It takes: {', '.join(order) or 'nothing'}."
-        raise UserError(what)
+        takes = ", ".join(order) or "nothing"
+        raise UserError(f"The forward of {type(template).__name__} must take 'input_ids'. It takes: {takes}.")
     for name in named:
         if name in batch and batch[name].dtype.kind == "f":
             raise UserError(f"The input '{name}' holds floats; graphs are fed whole numbers.")
@@ -172,8 +172,8 @@ def _outputs(template: nn.Module, feed: Mapping[str, torch.Tensor]) -> tuple[tup
             hint = "It is called without labels, in eval mode, with a batch of your data_collator."
             raise UserError(what, hint=hint) from error
     if isinstance(given, Mapping):
-        names = QUESTION if set(QUESTION) <= set(given) else ("logits",) if "logits" in given else ()
-        names = names or tuple(name for name, value in given.items() if isinstance(value, torch.Tensor))
+        known: tuple[str, ...] = QUESTION if set(QUESTION) <= set(given) else ("logits",) if "logits" in given else ()
+        names = known or tuple(name for name, value in given.items() if isinstance(value, torch.Tensor))
         values = tuple(given[name] for name in names)
     else:
         values = as_tuple(given, ("logits",))

@@ -1,4 +1,4 @@
-"""`LiveTask`: a task over rows that came tokenized, from a trainer's datasets; what ships is the task that it stands for."""
+"""`LiveTask`: a task over a trainer's rows, which came tokenized; what ships is the task that it stands for."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Tags:
 class LiveTask:
     """Answers and scores as the shipped task does, from logits and the labels beside the inputs.
 
-    Token classification: the positions whose label is not -100. Question answering: spans of pieces, each row a question
-    of its own, as a tokenized dataset holds no texts. `whole`: the user's own score in the place of the task's.
-    `sample`: rows for those who need some and have none.
+    Token classification: the positions whose label is not -100. Question answering: spans of pieces, each row a
+    question of its own, as a tokenized dataset holds no texts. `whole`: the user's own score in the place of the
+    task's. `sample`: rows for those who need some and have none.
     """
 
     shipped: Task
@@ -119,9 +119,7 @@ class LiveTask:
             return [Tags(tuple(names[int(i)] for i in row)) for row in chosen]
         return self.shipped.decode(examples, features, logits)
 
-    def statistics(
-        self, metric: str, examples: Sequence[LiveExample], answers: Sequence[Any]
-    ) -> NDArray[np.float64]:
+    def statistics(self, metric: str, examples: Sequence[LiveExample], answers: Sequence[Any]) -> NDArray[np.float64]:
         """Per-row statistics of the shipped task's metrics."""
         if isinstance(self.shipped, SequenceClassification):
             return self.shipped.statistics(metric, examples, answers)  # type: ignore[arg-type]  # of it only the gold
@@ -138,7 +136,8 @@ class LiveTask:
 
     def _with_gold(self, rows: Rows, index: int, one: LiveExample) -> LiveExample:
         missing = [name for name in self.form.labels if name not in one.targets]
-        if missing and not (self.whole is not None and isinstance(self.shipped, Own)):
+        by_user = self.whole is not None and isinstance(self.shipped, Own) and rows.source == "eval_dataset"
+        if missing and not by_user:
             there = ", ".join(one.inputs)
             what = f"The row has no '{missing[0]}'. It has: {there}."
             raise rows.error(index, what, hint="Where labels have other names, say so with 'label_names'.")

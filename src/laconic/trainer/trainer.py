@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from accelerate.state import AcceleratorState, GradientState, PartialState
 from torch.utils.data import DataLoader, Subset, default_collate
 
 from ..compression.result import CompressionResult
 from ..errors import UserError
 from ..progress import SILENT, Progress
-from ..train.isolated import isolated
 from .arguments import CompressionArguments
 from .criterion import OlderLoss, mean
 from .judges import evaluator
 from .live import Parts, compress_live
 from .live_model import forward_names
+from .untouched import restored, states, untouched
 
 LABELS = ("labels", "start_positions", "end_positions")
 
@@ -29,10 +27,11 @@ LABELS = ("labels", "start_positions", "end_positions")
 class Trainer(transformers.Trainer):  # type: ignore[misc]
     """Trains and evaluates as transformers' does; `compress()` makes the model small and leaves it as it is.
 
-    `args`: `CompressionArguments`, or the tuple of one that `PdArgumentParser` gives. `tokenizer` and `processing_class`
-    are the same. `criterion`: `(logits, labels) -> loss`, a function or a module, in the place of the model's own loss;
-    both are tuples for question answering, and where `args.label_names` names several labels. Datasets whose rows are
-    tuples are bound to the parameters of the model's forward in order, labels last, or to `args.tensor_names`.
+    `args`: `CompressionArguments`, or the tuple of one that `PdArgumentParser` gives. `tokenizer` and
+    `processing_class` are the same. `criterion`: `(logits, labels) -> loss`, a function or a module, in the place of
+    the model's own loss; both are tuples for question answering, and where `args.label_names` names several labels.
+    Datasets whose rows are tuples are bound to the parameters of the model's forward in order, labels last, or to
+    `args.tensor_names`.
     """
 
     def __init__(
@@ -69,7 +68,8 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         )
         if criterion is not None:
             self.model_accepts_loss_kwargs = False  # its loss is the mean of a batch
-            self.label_names = self.label_names or ["labels"]
+            names: Any = vars(self)["label_names"]
+            self.label_names: list[str] = list(names) or ["labels"]
 
     def compress(
         self,
@@ -113,7 +113,7 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
             load=self._batches,
             loader=self._loader,
             criterion=criterion,
-            evaluate=None if function is None else evaluator(function, self),
+            evaluate=None if function is None else _outside(evaluator(function, self)),
             compute_metrics=self.compute_metrics,
             preprocess=self.preprocess_logits_for_metrics,
             primary=self._primary(arguments),
@@ -158,9 +158,9 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
     def _loader(self, numbers: Sequence[int]) -> Any:
         """What an evaluator goes through: some rows of the eval_dataset, as the user's own collator makes them."""
         part = Subset(self.eval_dataset, list(numbers))
-        if self.tuple_collator is not None:
-            return DataLoader(part, batch_size=self.args.per_device_eval_batch_size, collate_fn=self.tuple_collator)
-        return self.get_eval_dataloader(part)
+        if self.tuple_collator is None:
+            return self._batches(part)
+        return DataLoader(part, batch_size=self.args.per_device_eval_batch_size, collate_fn=self.tuple_collator)
 
     def _bound_batch(self, rows: Sequence[Any]) -> dict[str, Any]:
         """Tuples by name, as a model's forward wants them."""
@@ -188,19 +188,15 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         return by_function or not str(self._primary(arguments) or "").endswith("loss")
 
 
-@contextmanager
-def untouched() -> Iterator[None]:
-    """Leave torch's and accelerate's global state as it was, random numbers, logs and threads included."""
-    states = [(kind, dict(kind._shared_state)) for kind in (PartialState, AcceleratorState, GradientState)]
-    dtype = torch.get_default_dtype()
-    try:
-        with isolated():
-            yield
-    finally:
-        torch.set_default_dtype(dtype)
-        for kind, state in states:
-            kind._shared_state.clear()
-            kind._shared_state.update(state)
+def _outside(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The same, with accelerate's state as it is now: the user's function may use the trainer's."""
+    now = states()
+
+    def call(model: Any, loader: Any) -> Any:
+        with restored(now):
+            return function(model, loader)
+
+    return call
 
 
 def _unwrapped(args: Any) -> Any:
