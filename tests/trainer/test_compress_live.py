@@ -154,7 +154,7 @@ def test_entity_f1_is_that_of_seqeval(tmp_path: Path) -> None:
         inside = [draw.randrange(5) if draw.random() < 0.7 else -100 for _ in inputs["input_ids"][2:]]
         rows.append({**inputs, "labels": [-100, *inside, -100]})
     collator = DataCollatorForTokenClassification(tokenizer)
-    args = arguments(tmp_path / "out")
+    args = arguments(tmp_path / "out", "embeddings")
     result = trainer(model, args, eval_dataset=rows, processing_class=tokenizer, data_collator=collator).compress()
     for score, found in (
         (result.fp32.score, [one.logits[0].numpy() for one in torch_logits(model, tokenizer, rows)]),
@@ -184,6 +184,53 @@ def test_questions_are_scored_by_spans_of_pieces(tmp_path: Path) -> None:
     assert result.fp32.score.metric == "f1"
     assert result.fp32.score.metrics["em"] == pytest.approx(np.mean(exact))
     assert runtime.load(result.path).predict(("what is the capital", "paris is old"))[0].text
+
+
+def normal(text: str) -> list[str]:
+    return [word for word in "".join(c for c in text.lower() if c.isalnum() or c == " ").split() if word != "the"]
+
+
+def test_questions_with_their_texts_have_squads_score(tmp_path: Path) -> None:
+    """Windows over long contexts, prepared as transformers' own script does; the reference is a loop over texts."""
+    model, tokenizer = load(folder(tmp_path / "model", "QuestionAnswering"))
+    contexts = [" ".join(texts(4, seed)) for seed in range(24)]
+    questions = [
+        {"id": f"q{i}", "context": c, "answers": {"text": [c.split()[3]], "answer_start": [c.index(c.split()[3])]}}
+        for i, c in enumerate(contexts)
+    ]
+    made = tokenizer(
+        ["what is it"] * len(contexts), contexts, truncation="only_second", max_length=24, stride=4,
+        return_overflowing_tokens=True, return_offsets_mapping=True,
+    )  # fmt: skip
+    rows = []
+    for i, owner in enumerate(made["overflow_to_sample_mapping"]):
+        offsets = [pair if made.sequence_ids(i)[k] == 1 else None for k, pair in enumerate(made["offset_mapping"][i])]
+        inputs = {name: made[name][i] for name in ("input_ids", "attention_mask", "token_type_ids")}
+        rows.append({**inputs, "example_id": f"q{owner}", "offset_mapping": offsets})
+    assert len(rows) > len(questions)
+    one = trainer(
+        model, arguments(tmp_path / "out", "embeddings"), eval_dataset=rows, tokenizer=tokenizer,
+        data_collator=DataCollatorWithPadding(tokenizer), eval_examples=questions,
+    )  # fmt: skip
+    result = one.compress()
+    exact, f1 = [], []
+    for i, question in enumerate(questions):
+        best = (-np.inf, "")
+        for row in (row for row in rows if row["example_id"] == f"q{i}"):
+            (given,) = torch_logits(model, tokenizer, [row])
+            start, end = given.start_logits[0].tolist(), given.end_logits[0].tolist()
+            places = [k for k, pair in enumerate(row["offset_mapping"]) if pair is not None]
+            tops = [sorted(places, key=lambda k: -side[k])[:20] for side in (start, end)]
+            for s, e in ((s, e) for s in tops[0] for e in tops[1] if s <= e < s + 30):
+                text = question["context"][row["offset_mapping"][s][0] : row["offset_mapping"][e][1]]
+                best = max(best, (start[s] + end[e], text))
+        gold, said = normal(question["answers"]["text"][0]), normal(best[1])
+        same = sum(min(gold.count(word), said.count(word)) for word in set(gold))
+        exact.append(gold == said)
+        f1.append(2 * same / (len(gold) + len(said)))
+    assert result.fp32.score.rows == len(questions)
+    assert result.fp32.score.metrics["em"] == pytest.approx(np.mean(exact))
+    assert result.fp32.score.value == pytest.approx(np.mean(f1))
 
 
 def test_all_inputs_of_the_rows_are_fed(tmp_path: Path) -> None:

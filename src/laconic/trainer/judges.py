@@ -77,8 +77,9 @@ class Computed:
         predictions: Any = filled(logits)
         if self.several:
             predictions = tuple(np.moveaxis(predictions, -1, 0))
-        targets = tuple(filled([example.targets[name] for example in examples]) for name in self.labels)
-        labels: Any = targets[0] if len(targets) == 1 else targets
+        there = [name for name in self.labels if name in examples[0].targets]
+        targets = tuple(filled([example.targets[name] for example in examples]) for name in there)
+        labels: Any = None if not targets else targets[0] if len(targets) == 1 else targets
         if self.preprocess is not None:
             predictions = _each(self.preprocess(_each(predictions, torch.from_numpy), _each(labels, torch.from_numpy)))
         found = self.compute(EvalPrediction(predictions=predictions, label_ids=labels))
@@ -118,6 +119,8 @@ def _numbers(found: Mapping[str, Any]) -> dict[str, float]:
 
 def _each(value: Any, change: Callable[[Any], Any] | None = None) -> Any:
     """Change an array or each of a tuple; tensors to arrays unless told otherwise."""
+    if value is None:
+        return None
     if isinstance(value, tuple):
         return tuple(_each(one, change) for one in value)
     if change is not None:

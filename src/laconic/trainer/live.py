@@ -30,6 +30,7 @@ from .criterion import LiveCriterion
 from .handed import HandedModel
 from .judges import Computed, Evaluated
 from .live_model import LiveModel, describe, encoder_of, forward_names, head_of, pad_id_of, vocabulary, write_folder
+from .live_questions import LiveQuestions, has_texts
 from .live_rows import Form, LiveData, LiveExample
 from .live_task import LiveTask
 
@@ -64,6 +65,7 @@ class Parts:
     paddle_order: bool = False
     label_names: tuple[str, ...] | None = None
     tensor_names: tuple[str, ...] | None = None
+    eval_examples: Any = None
 
 
 def compress_live(
@@ -74,16 +76,12 @@ def compress_live(
     _check(parts, run)
     labels = _labels(parts)
     names = _names(parts, labels)
-    data = {
-        name: LiveData(name, dataset, parts.load)
-        for name, dataset in (("train_dataset", parts.train), ("eval_dataset", parts.evaluation))
-        if dataset is not None
-    }
-    first = data.get("eval_dataset") or data.get("train_dataset")
+    data = _data(parts)
+    first = data.get("eval_dataset", data.get("train_dataset"))
     batch = next(iter(first.batches(range(min(SAMPLE, len(first.dataset))), names))) if first else None
     live = describe(parts.model, batch, labels)
     pad_id = pad_id_of(parts.model, parts.tokenizer)
-    a_piece = live.task in (None, "token_classification")
+    a_piece = live.a_piece if live.task is None else live.task == "token_classification"
     form = Form(live.inputs, labels, pad_id, names, "attention_mask" in live.inputs, a_piece)
     with tempfile.TemporaryDirectory(prefix="laconic-") as scratch:
         place = Path(scratch) / _name(parts.model)
@@ -148,6 +146,21 @@ def _check_own(live: LiveModel, scored: bool, parts: Parts, run: Asked) -> None:
         if options.teacher_model_name_or_path is not None:
             what = "The '--teacher_model_name_or_path' option is for classes of transformers: a folder names no other."
             raise UserError(what, hint="Leave it out: a model of your own is its own teacher.")
+
+
+def _data(parts: Parts) -> dict[str, LiveData]:
+    """The datasets by name; an eval_dataset of questions whose texts are at hand by question."""
+    own_score = parts.evaluate is not None or parts.compute_metrics is not None
+    found: dict[str, LiveData] = {}
+    if parts.train is not None:
+        found["train_dataset"] = LiveData("train_dataset", parts.train, parts.load)
+    if parts.evaluation is not None:
+        of_questions = head_of(parts.model) == "question_answering" and not own_score
+        if of_questions and has_texts(parts.evaluation, parts.eval_examples):
+            found["eval_dataset"] = LiveQuestions("eval_dataset", parts.evaluation, parts.load, parts.eval_examples)
+        else:
+            found["eval_dataset"] = LiveData("eval_dataset", parts.evaluation, parts.load)
+    return found
 
 
 def _labels(parts: Parts) -> tuple[str, ...]:
@@ -245,7 +258,7 @@ def _computed(task: LiveTask, live: LiveModel, parts: Parts, pad_id: int) -> Com
 def _sample(first: LiveData | None, form: Form, live: LiveModel) -> tuple[Any, ...]:
     """Rows to export and probe with: real ones, or made-up ids where the strategy needs no rows."""
     if first is not None:
-        chosen = np.unique(np.linspace(0, len(first.dataset) - 1, min(SAMPLE, len(first.dataset))).astype(int))
+        chosen = np.unique(np.linspace(0, len(first) - 1, min(SAMPLE, len(first))).astype(int))
         return tuple(first.examples([int(i) for i in chosen], form))
     draw, most = np.random.default_rng(0), max(2, vocabulary(live.template))
     lengths = [int(length) for length in draw.integers(4, 24, SAMPLE)]

@@ -33,7 +33,8 @@ QUESTION = ("start_logits", "end_logits")
 class LiveModel:
     """A copy in FP32 and eval mode on the CPU that says what it takes and gives; `task` is None for one of the user's.
 
-    `order`: the parameters of its forward, for those who call it with positions. `shapes`: of its outputs for a batch.
+    `order`: the parameters of its forward, for those who call it with positions. `values`: its outputs for a batch;
+    `a_piece`: they have an entry for each piece.
     """
 
     template: nn.Module
@@ -42,6 +43,7 @@ class LiveModel:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     values: tuple[NDArray[np.float32], ...]
+    a_piece: bool
 
 
 def copy_model(model: nn.Module) -> nn.Module:
@@ -59,7 +61,7 @@ def forward_names(model: nn.Module) -> tuple[str, ...]:
 
 
 def describe(model: nn.Module, batch: Mapping[str, NDArray[Any]] | None, labels: Sequence[str]) -> LiveModel:
-    """Copy a model and find out what it takes of a batch and gives for it; one forward."""
+    """Copy a model and find out what it takes of a batch and gives for it; two forwards."""
     template = copy_model(model)
     order = forward_names(model)
     named = head_of(model)
@@ -73,11 +75,18 @@ def describe(model: nn.Module, batch: Mapping[str, NDArray[Any]] | None, labels:
     filled.setdefault("token_type_ids", np.zeros_like(batch["input_ids"]))
     feed = {name: torch.from_numpy(np.array(filled[name], np.int64)) for name in inputs}
     outputs, values = _outputs(template, feed)
-    task = named if named is not None and _fits(named, outputs, values, batch) else None
+    length = batch["input_ids"].shape[1]
+    # As many labels as pieces, by chance? With pieces left out it shows.
+    shorter = {name: one[:, : length - 1] if one.shape[1:2] == (length,) else one for name, one in feed.items()}
+    fewer = _outputs(template, shorter)[1] if length > 1 else values
+    a_piece = [
+        one.ndim > 1 and one.shape[1] == length != other.shape[1] for one, other in zip(values, fewer, strict=True)
+    ]
+    task = named if named is not None and _fits(named, outputs, values) else None
     if task is None:
-        _check_outputs(values, outputs, batch["input_ids"].shape)
+        _check_outputs(values, outputs, batch["input_ids"].shape, a_piece)
     setattr(template, OUTPUT_NAMES, outputs)
-    return LiveModel(template, task, order, inputs, outputs, values)
+    return LiveModel(template, task, order, inputs, outputs, values, all(a_piece))
 
 
 def head_of(model: nn.Module) -> str | None:
@@ -181,16 +190,15 @@ def _outputs(template: nn.Module, feed: Mapping[str, torch.Tensor]) -> tuple[tup
     return tuple(names), tuple(value.float().numpy() for value in values)
 
 
-def _fits(task: str, names: Sequence[str], values: Any, batch: Mapping[str, Any]) -> bool:
+def _fits(task: str, names: Sequence[str], values: Any) -> bool:
     """Whether what came out is what the class's name promises: a class of the user's may give anything."""
     wanted = QUESTION if task == "question_answering" else ("logits",)
     return tuple(names) == wanted and all(value.ndim == KINDS[task] for value in values)
 
 
-def _check_outputs(values: Any, names: Sequence[str], shape: tuple[int, ...]) -> None:
+def _check_outputs(values: Any, names: Sequence[str], shape: tuple[int, ...], a_piece: Sequence[bool]) -> None:
     shapes = [value.shape for value in values]
     shown = ", ".join(f"{name} {list(one)}" for name, one in zip(names, shapes, strict=True)) or "nothing"
-    a_piece = [len(one) >= 2 and one[:2] == shape for one in shapes]
     single = len(shapes) == 1 and ((len(shapes[0]) == 2 and not a_piece[0]) or (len(shapes[0]) == 3 and a_piece[0]))
     several = len(shapes) > 1 and all(len(one) == 2 for one in shapes) and all(a_piece)
     if not single and not several:

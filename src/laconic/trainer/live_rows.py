@@ -66,9 +66,12 @@ class LiveData:
             raise UserError(f"The {name} has no rows.")
         self._read: dict[int, LiveExample] = {}
 
+    def __len__(self) -> int:
+        return self._size
+
     def rows(self) -> Rows:
         """Its rows by number, for those who divide them; their content is read when it is needed."""
-        count = self._size
+        count = len(self)
         return Rows(self.name, (ITEM,), tuple({ITEM: i} for i in range(count)), tuple(range(1, count + 1)))
 
     def batches(self, numbers: Sequence[int], names: Sequence[str]) -> Iterator[dict[str, NDArray[Any]]]:
@@ -78,7 +81,7 @@ class LiveData:
 
     def all(self, form: Form) -> list[LiveExample]:
         """Every row."""
-        return self.examples(range(self._size), form)
+        return self.examples(range(len(self)), form)
 
     def examples(self, numbers: Sequence[int], form: Form) -> list[LiveExample]:
         """Some rows; each is collated once."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from ..tasks.own import feature_of
 from ..tasks.sequence_classification import MULTI, REGRESSION
 from ..tasks.task import Logits, Whole
 from ..tasks.token_classification import IGNORED
+from .live_questions import LiveQuestion, LiveQuestions
 from .live_rows import ITEM, Form, LiveData, LiveExample
 from .spans import SPANS, Span, best_span
 
@@ -31,9 +32,9 @@ class Tags:
 class LiveTask:
     """Answers and scores as the shipped task does, from logits and the labels beside the inputs.
 
-    Token classification: the positions whose label is not -100. Question answering: spans of pieces, each row a
-    question of its own, as a tokenized dataset holds no texts. `whole`: the user's own score in the place of the
-    task's. `sample`: rows for those who need some and have none.
+    Token classification: the positions whose label is not -100. Question answering: SQuAD's score where the questions
+    came with texts, else spans of pieces, each row a question of its own. `whole`: the user's own score in the place
+    of the task's. `sample`: rows for those who need some and have none.
     """
 
     shipped: Task
@@ -85,7 +86,13 @@ class LiveTask:
         if self.whole is not None:
             bounds = (-np.inf, np.inf)
             return {self.metric: Metric(self.metric, _no_rows, _no_rows, self.greater_is_better, bounds)}
-        return SPANS if isinstance(self.shipped, QuestionAnswering) else self.shipped.metrics
+        pieces_only = isinstance(self.shipped, QuestionAnswering) and not self.has_texts
+        return SPANS if pieces_only else self.shipped.metrics
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether the questions to be scored came with their texts."""
+        return isinstance(self.data.get("eval_dataset"), LiveQuestions)
 
     def read(self, rows: Rows, columns: Columns, labelled: bool) -> list[LiveExample]:
         """Rows of one of the datasets, with their labels where these are needed."""
@@ -100,8 +107,11 @@ class LiveTask:
         return list(self.sample[: len(inputs)])
 
     def features(self, examples: Sequence[LiveExample], encoder: Encoder) -> list[Feature]:
-        """One each, as the collator made it."""
-        return [feature_of(index, example.inputs) for index, example in enumerate(examples)]
+        """As the collator made them: one each, or one for each window of a question."""
+        found: list[Feature] = []
+        for index, one in enumerate(examples):
+            found += one.features(index) if isinstance(one, LiveQuestion) else [feature_of(index, one.inputs)]
+        return found
 
     def targets(self, example: LiveExample, feature: Feature) -> Mapping[str, Any]:
         """Labels by the names that they have in the dataset."""
@@ -111,7 +121,7 @@ class LiveTask:
         self, examples: Sequence[LiveExample], features: Sequence[Feature], logits: Sequence[Logits]
     ) -> list[Any]:
         """Labels, tags of the positions that count, spans of pieces, or outputs as they are."""
-        if isinstance(self.shipped, QuestionAnswering):
+        if isinstance(self.shipped, QuestionAnswering) and not any(isinstance(one, LiveQuestion) for one in examples):
             return [best_span(rows, self.shipped.max_answer_length) for rows in logits]
         if isinstance(self.shipped, TokenClassification):
             names = self.shipped.labels
@@ -121,8 +131,8 @@ class LiveTask:
 
     def statistics(self, metric: str, examples: Sequence[LiveExample], answers: Sequence[Any]) -> NDArray[np.float64]:
         """Per-row statistics of the shipped task's metrics."""
-        if isinstance(self.shipped, SequenceClassification):
-            return self.shipped.statistics(metric, examples, answers)  # type: ignore[arg-type]  # of it only the gold
+        if isinstance(self.shipped, SequenceClassification) or self.has_texts:
+            return self.shipped.statistics(metric, examples, answers)  # of examples only the gold
         golds = [example.gold for example in examples]
         if isinstance(self.shipped, TokenClassification):
             answers = [answer.tags for answer in answers]
@@ -130,16 +140,20 @@ class LiveTask:
 
     def agreement(self, answers: Sequence[Any], others: Sequence[Any]) -> NDArray[np.float64]:
         """How far two systems say the same."""
-        if isinstance(self.shipped, QuestionAnswering):
+        if answers and isinstance(answers[0], Span):
             return np.array([[float(one == other), 1.0] for one, other in zip(answers, others, strict=True)])
         return self.shipped.agreement(answers, others)
 
     def _with_gold(self, rows: Rows, index: int, one: LiveExample) -> LiveExample:
+        if self.whole is not None and rows.source == "eval_dataset":
+            return replace(one, gold=True)  # labels mean what the user's own score says
+        if isinstance(one, LiveQuestion):
+            if one.gold is None:
+                raise rows.error(index, "The question has no answers, so that it cannot be scored.")
+            return one
         missing = [name for name in self.form.labels if name not in one.targets]
-        by_user = self.whole is not None and isinstance(self.shipped, Own) and rows.source == "eval_dataset"
-        if missing and not by_user:
-            there = ", ".join(one.inputs)
-            what = f"The row has no '{missing[0]}'. It has: {there}."
+        if missing:
+            what = f"The row has no '{missing[0]}'. It has: {', '.join(one.inputs)}."
             raise rows.error(index, what, hint="Where labels have other names, say so with 'label_names'.")
         return LiveExample(one.number, one.inputs, one.targets, self._gold(rows, index, one))
 

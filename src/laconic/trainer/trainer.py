@@ -31,7 +31,8 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
     `processing_class` are the same. `criterion`: `(logits, labels) -> loss`, a function or a module, in the place of
     the model's own loss; both are tuples for question answering, and where `args.label_names` names several labels.
     Datasets whose rows are tuples are bound to the parameters of the model's forward in order, labels last, or to
-    `args.tensor_names`.
+    `args.tensor_names`. `eval_examples`: the questions (`id`, `context`, `answers`) of an eval_dataset of windows with
+    `example_id` and `offset_mapping`, for SQuAD's score over texts.
     """
 
     def __init__(
@@ -45,13 +46,14 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         *,
         tokenizer: Any = None,
         criterion: Any = None,
+        eval_examples: Any = None,
         **more: Any,
     ) -> None:
         if criterion is not None and not callable(criterion):
             raise UserError(f"The criterion must be a function or a module. Got {type(criterion).__name__}.")
         if tokenizer is not None and processing_class is not None and tokenizer is not processing_class:
             raise UserError("The 'tokenizer' and the 'processing_class' are two names of one thing.", hint="Give one.")
-        self.criterion = criterion
+        self.criterion, self.eval_examples = criterion, eval_examples
         self.written: set[str] = set()
         self.tuple_collator: Any = None
         if any(_has_tuples(one) for one in (train_dataset, eval_dataset)):
@@ -121,6 +123,7 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
             paddle_order=older,
             label_names=tuple(arguments.label_names) if arguments.label_names else None,
             tensor_names=tuple(arguments.tensor_names) if arguments.tensor_names else None,
+            eval_examples=self.eval_examples,
         )
         place = str(Path(arguments.output_dir).resolve())
         with untouched():
