@@ -17,8 +17,9 @@ from ..progress import SILENT, Progress
 from .arguments import CompressionArguments
 from .criterion import OlderLoss, mean
 from .judges import evaluator
-from .live import Parts, compress_live
+from .live import compress_live
 from .live_model import forward_names
+from .parts import Parts
 from .untouched import restored, states, untouched
 
 LABELS = ("labels", "start_positions", "end_positions")
