@@ -77,6 +77,13 @@ def test_functions_that_do_not_fit(parts: Any, tmp_path: Path) -> None:
     refused(one, "'compute_metrics' gives no 'share'. It gives: a.")
 
 
+def test_metrics_that_fail_are_told_with_their_own_words(parts: Any, tmp_path: Path) -> None:
+    one = trainer(parts[0], arguments(tmp_path / "out"), eval_dataset=[ROW], compute_metrics=lambda p: 1 / 0)
+    refused(one, "'compute_metrics' fails on 1 rows: ZeroDivisionError")
+    one = trainer(parts[0], arguments(tmp_path / "out"), eval_dataset=[ROW], compute_metrics=lambda p: 0.5)
+    refused(one, "'compute_metrics' must give numbers by name. Got 0.5.")
+
+
 def test_a_graph_is_not_a_trainers_model(parts: Any, tmp_path: Path) -> None:
     args = arguments(tmp_path / "out", "ptq", input_infer_model_path="a.onnx")
     refused(trainer(parts[0], args, eval_dataset=[ROW]), "is for a bare graph, not for the trainer's model")

@@ -12,7 +12,7 @@ from transformers import EvalPrediction
 
 from laconic import OFA, UserError
 from laconic.engines.torch import TorchEngine
-from laconic.trainer.criterion import LiveCriterion, OlderLoss
+from laconic.trainer.criterion import LiveCriterion, OlderLoss, loss_of
 from laconic.trainer.handed import HandedModel
 from laconic.trainer.judges import Computed, evaluator, filled, number
 from laconic.trainer.live_rows import LiveExample
@@ -187,3 +187,14 @@ def test_the_best_span_is_that_of_a_search_over_all() -> None:
         logits = draw.normal(size=(9, 2))
         every = [(logits[s, 0] + logits[e, 1], s, e) for s in range(9) for e in range(s, min(9, s + 3))]
         assert best_span(logits, 3) == max(every)[1:]
+
+
+def test_cross_entropy_of_torch_takes_what_paddles_takes() -> None:
+    torch.manual_seed(0)
+    tags, labels = torch.randn(2, 5, 3), torch.tensor([[0, 1, 2, -100, 1], [1, 1, 0, 0, -100]])
+    wanted = torch.nn.functional.cross_entropy(tags.transpose(1, 2), labels)
+    assert loss_of(torch.nn.CrossEntropyLoss(), tags, labels).item() == pytest.approx(wanted.item())
+    ends, places = (torch.randn(2, 5), torch.randn(2, 5)), (torch.tensor([1, 2]), torch.tensor([3, 4]))
+    pairs = zip(ends, places, strict=True)
+    wanted = sum(torch.nn.functional.cross_entropy(one, to) for one, to in pairs) / 2
+    assert loss_of(torch.nn.CrossEntropyLoss(), ends, places).item() == pytest.approx(wanted.item())

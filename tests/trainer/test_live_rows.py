@@ -106,6 +106,7 @@ def generator() -> Any:
         ),
         (lambda: as_arrays(torch.ones(2), (), "x"), "must give a mapping or a tuple of tensors. Got Tensor"),
         (lambda: as_arrays((1, 2, 3), ("a", "b"), "x"), "A row of the x holds 3 tensors"),
+        (lambda: data([1], collate=lambda _: 1 / 0).examples([0], FORM), "cannot be collated: ZeroDivisionError"),
         (
             lambda: data([1, 2], collate=lambda items: {"input_ids": torch.ones(1, 2)}).examples([0, 1], FORM),
             "made 1 rows out of 2",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch import nn
 
 from ..errors import UserError
 
@@ -23,7 +24,7 @@ class LiveCriterion:
 
     def __call__(self, logits: Any, labels: Any) -> torch.Tensor:
         """The mean loss."""
-        return mean(self._call(logits, labels), "criterion")
+        return loss_of(self._call, logits, labels)
 
     def of_batch(self, outputs: tuple[torch.Tensor, ...], batch: Mapping[str, Any]) -> torch.Tensor:
         """The mean loss of what the model gave for a batch, labels included."""
@@ -53,6 +54,21 @@ class OlderLoss:
         given = outputs if len(outputs) > 1 else outputs[0]
         loss = self._call(self._criterion, lambda *_, **__: given, dict(batch), torch.ones(1))
         return mean(loss, "custom_dynabert_calc_loss")
+
+
+def loss_of(criterion: Callable[[Any, Any], Any], logits: Any, labels: Any) -> torch.Tensor:
+    """The mean loss. Torch's own cross-entropy takes labels along the last axis here, and pairs, as Paddle's does.
+
+    >>> tags = torch.randn(2, 5, 3), torch.ones(2, 5, dtype=torch.long)
+    >>> loss_of(nn.CrossEntropyLoss(), *tags).ndim
+    0
+    """
+    if isinstance(criterion, nn.CrossEntropyLoss):
+        if isinstance(logits, tuple):
+            return torch.stack([loss_of(criterion, *pair) for pair in zip(logits, labels, strict=True)]).mean()
+        if logits.ndim == 3 and labels.ndim == 2:
+            logits, labels = logits.flatten(0, 1), labels.flatten()
+    return mean(criterion(logits, labels), "criterion")
 
 
 def mean(loss: Any, name: str) -> torch.Tensor:

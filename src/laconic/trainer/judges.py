@@ -82,7 +82,13 @@ class Computed:
         labels: Any = None if not targets else targets[0] if len(targets) == 1 else targets
         if self.preprocess is not None:
             predictions = _each(self.preprocess(_each(predictions, torch.from_numpy), _each(labels, torch.from_numpy)))
-        found = self.compute(EvalPrediction(predictions=predictions, label_ids=labels))
+        try:
+            found = self.compute(EvalPrediction(predictions=predictions, label_ids=labels))
+        except Exception as error:  # whatever a function of the user's may raise
+            what = f"'compute_metrics' fails on {len(examples)} rows: {type(error).__name__}: {error}"
+            raise UserError(
+                what, hint="It is given logits and labels as in evaluate(), of some of the rows."
+            ) from error
         numbers = _numbers(found) if isinstance(found, Mapping) else {}
         if not numbers:
             raise UserError(f"'compute_metrics' must give numbers by name. Got {found!r}.")

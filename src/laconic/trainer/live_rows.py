@@ -76,7 +76,18 @@ class LiveData:
 
     def batches(self, numbers: Sequence[int], names: Sequence[str]) -> Iterator[dict[str, NDArray[Any]]]:
         """Batches of some rows as arrays by name; those that come as tuples get the names given."""
-        for batch in self._load(Subset(self.dataset, list(numbers))):
+        given = iter(self._load(Subset(self.dataset, list(numbers))))
+        while True:
+            try:
+                batch = next(given)
+            except StopIteration:
+                return
+            except UserError:
+                raise
+            except Exception as error:  # whatever a dataset or collator of the user's may raise
+                what = f"The rows cannot be collated: {type(error).__name__}: {error}"
+                hint = "They go through the Trainer's data_collator as in evaluate()."
+                raise UserError(what, where=self.name, hint=hint) from error
             yield as_arrays(batch, names, self.name)
 
     def all(self, form: Form) -> list[LiveExample]:

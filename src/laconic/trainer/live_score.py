@@ -8,7 +8,7 @@ from typing import Any
 from ..engines.torch import TorchEngine
 from ..errors import UserError
 from ..runtime import batches
-from ..tasks import Columns
+from ..tasks import Own
 from ..tasks.own import feature_of
 from .handed import HandedModel
 from .judges import Computed, Evaluated
@@ -37,7 +37,9 @@ def judged(task: LiveTask, live: LiveModel, parts: Parts, pad_id: int) -> LiveTa
         name = whole.metric
     else:
         return task
-    return replace(task, whole=whole, whole_metric=name, greater_is_better=parts.greater_is_better)
+    shipped = replace(task.shipped, metric=name) if isinstance(task.shipped, Own) else task.shipped
+    better = parts.greater_is_better
+    return replace(task, shipped=shipped, whole=whole, whole_metric=name, greater_is_better=better)
 
 
 def _computed(task: LiveTask, live: LiveModel, parts: Parts, pad_id: int) -> Computed:
@@ -45,8 +47,7 @@ def _computed(task: LiveTask, live: LiveModel, parts: Parts, pad_id: int) -> Com
     whole = Computed("", parts.compute_metrics, task.form.labels, len(live.outputs) > 1, parts.preprocess)
     if parts.evaluation is None:
         return replace(whole, metric=parts.primary or "none")
-    rows = task.data["eval_dataset"].rows().select(range(min(ROWS, len(parts.evaluation))))
-    examples = task.read(rows, Columns(), labelled=True)
+    examples = task.data["eval_dataset"].examples(range(min(ROWS, len(parts.evaluation))), task.form)
     features = [feature_of(i, one.inputs) for i, one in enumerate(examples)]
     found = whole.numbers(examples, batches.run(TorchEngine(live.template), features, pad_id))
     own = task.shipped.metric if task.shipped.metric in found else next(iter(found))
@@ -55,8 +56,3 @@ def _computed(task: LiveTask, live: LiveModel, parts: Parts, pad_id: int) -> Com
         what = f"'compute_metrics' gives no '{chosen}'. It gives: {', '.join(found)}."
         raise UserError(what, hint="Name the one that chooses with 'metric_for_best_model' of the arguments.")
     return replace(whole, metric=chosen)
-
-
-def metric_of(parts: Parts) -> str:
-    """The name that a score of the user's own goes by."""
-    return "custom_evaluate" if parts.evaluate is not None else parts.primary or "none"

@@ -15,7 +15,7 @@ from ..compression.result import CompressionResult
 from ..errors import UserError
 from ..progress import SILENT, Progress
 from .arguments import CompressionArguments
-from .criterion import OlderLoss, mean
+from .criterion import OlderLoss, loss_of
 from .judges import evaluator
 from .live import compress_live
 from .live_model import forward_names
@@ -145,8 +145,8 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         outputs = _named(model(**{name: value for name, value in inputs.items() if name not in self.label_names}))
         logits = tuple(value for value in outputs.values() if isinstance(value, torch.Tensor))
         chosen = tuple(outputs[name] for name in ("start_logits", "end_logits", "logits") if name in outputs) or logits
-        loss = self.criterion(chosen if len(chosen) > 1 else chosen[0], labels if len(labels) > 1 else labels[0])
-        loss = mean(loss, "criterion")
+        several = len(chosen) > 1
+        loss = loss_of(self.criterion, chosen if several else chosen[0], labels if len(labels) > 1 else labels[0])
         return (loss, {"loss": loss, **outputs}) if return_outputs else loss
 
     def _set_signature_columns_if_needed(self) -> None:
