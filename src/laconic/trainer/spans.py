@@ -21,8 +21,8 @@ class Span(NamedTuple):
 def best_span(logits: NDArray[Any], longest: int) -> Span:
     """The start and end [length, 2] with the largest sum, at most so many pieces long.
 
-    >>> best_span(np.array([[0, 0], [3, 1], [0, 2], [5, 0]]), 2)
-    Span(start=3, end=3)
+    >>> best_span(np.array([[0, 0], [3, 1], [0, 3], [5, 0]]), 2)
+    Span(start=1, end=2)
     """
     length = len(logits)
     sums = np.asarray(logits[:, 0], np.float64)[:, None] + np.asarray(logits[:, 1], np.float64)[None, :]
