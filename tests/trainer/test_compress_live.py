@@ -186,6 +186,17 @@ def test_questions_are_scored_by_spans_of_pieces(tmp_path: Path) -> None:
     assert runtime.load(result.path).predict(("what is the capital", "paris is old"))[0].text
 
 
+def test_a_family_with_one_segment_and_another_padding_id(tmp_path: Path) -> None:
+    model, tokenizer = load(folder(tmp_path / "model", family="roberta"))
+    rows = classified(tokenizer, 24)
+    one = trainer(model, arguments(tmp_path / "out", "embeddings"), eval_dataset=rows, tokenizer=tokenizer)
+    result = one.compress()
+    wanted = [one.logits[0].numpy() for one in torch_logits(model, tokenizer, rows)]
+    assert np.stack(result.fp32.answers.logits) == pytest.approx(np.stack(wanted), abs=1e-4)
+    assert result.source.fp32.manifest.inputs == ("input_ids", "attention_mask")
+    assert result.source.fp32.manifest.pad_token_id == tokenizer.pad_token_id == 1
+
+
 def normal(text: str) -> list[str]:
     return [word for word in "".join(c for c in text.lower() if c.isalnum() or c == " ").split() if word != "the"]
 

@@ -150,7 +150,36 @@ def test_a_class_of_ones_own_without_tokenizer_or_score(tmp_path: Path) -> None:
     assert 0 < off < 0.2 * np.abs(wanted).max()
 
 
-def test_without_any_rows_dynamic_works_and_older_keywords_warn(tmp_path: Path) -> None:
+def test_a_class_of_ones_own_is_pruned(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = OwnConfig(vocab_size=100, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
+                       intermediate_size=128, max_position_embeddings=32, pad_token_id=0)  # fmt: skip
+    model = OwnModel(config)
+    draw = np.random.default_rng(0)
+    rows = [
+        {"input_ids": draw.integers(5, 99, 6).tolist(), "attention_mask": [1] * 6, "labels": i % 3} for i in range(40)
+    ]
+
+    def evaluate(model: Any, loader: Any) -> float:
+        found = [(model(b["input_ids"], b["attention_mask"]).argmax(-1) == b["labels"]).float() for b in loader]
+        return float(torch.cat(found).mean())
+
+    args = arguments(
+        tmp_path / "out", "dynabert", max_steps=2, width_mult_list="1/2", depth_mult_list="1/2", importance_rows=8
+    )
+    one = trainer(model, args, train_dataset=rows, eval_dataset=rows, criterion=nn.CrossEntropyLoss())
+    result = one.compress(evaluate)
+    smaller = result.parents[0].smaller
+    assert smaller.pruned.shape.heads == (2,)
+    engine = runtime.load(result.path).engine
+    ids = np.array([row["input_ids"] for row in rows])
+    said = engine.run({"input_ids": ids, "attention_mask": np.ones_like(ids)})[0].argmax(-1)
+    assert result.best.score.value == pytest.approx(np.mean(said == [row["labels"] for row in rows]))
+    saved = (tmp_path / "out" / "torch" / "width_mult_0.5-depth_mult_0.5" / "config.json").read_text()
+    assert json.loads(saved)["model_type"] == "of-my-own"
+
+
+def test_without_any_rows_tables_become_int8_and_nothing_is_scored(tmp_path: Path) -> None:
     model, tokenizer = load(folder(tmp_path / "model"))
     result = trainer(model, arguments(tmp_path / "out", "embeddings"), tokenizer=tokenizer).compress()
     assert result.best.score is None

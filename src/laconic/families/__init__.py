@@ -67,6 +67,8 @@ def _model_type(model: Any) -> str | None:
     kind = getattr(model, "model_type", None) or getattr(getattr(model, "config", None), "model_type", None)
     if kind not in FAMILIES and hasattr(model, "modules"):
         inner = [getattr(getattr(part, "config", None), "model_type", None) for part in model.modules()]
+        # A config of the user's own in a class of transformers: the class says what is built.
+        inner += [getattr(getattr(part, "config_class", None), "model_type", None) for part in model.modules()]
         known = (one for one in inner if one in FAMILIES)
         kind = next(known, kind or next((one for one in inner if one is not None), None))
     return kind

@@ -19,7 +19,7 @@ from ..carve import twin
 from ..engines.engine import INPUTS
 from ..engines.torch import INPUT_NAMES, OUTPUT_NAMES, as_tuple, check_finite, input_names, quiet_transformers
 from ..errors import UserError
-from ..families import FAMILIES
+from ..families import FAMILIES, find
 from ..folder import HEADS
 from ..tasks import Encoder
 from ..tasks.encoder import NoTokenizer
@@ -105,12 +105,22 @@ def config_of(model: nn.Module) -> Any:
     return next((one for one in found if one.model_type in FAMILIES), found[0] if found else None)
 
 
+def family_of(model: nn.Module) -> str | None:
+    """The described family that a model, or an encoder inside it, is of."""
+    try:
+        return find(model).model_type
+    except UserError:
+        return None
+
+
 def write_folder(live: LiveModel, tokenizer: Any, place: Path, problem: str | None) -> dict[str, Any]:
     """Write config, tokenizer and a digest of the weights, which stay in memory; gives the config."""
     place.mkdir(parents=True)
     config = config_of(live.template)
     content: dict[str, Any] = {"model_type": "own"} if config is None else json.loads(config.to_json_string(False))
     content["architectures"] = [type(live.template).__name__]
+    if content["model_type"] not in FAMILIES:
+        content["model_type"] = family_of(live.template) or content["model_type"]
     content.setdefault("vocab_size", vocabulary(live.template))
     if problem is not None and content.get("problem_type") is None:
         content["problem_type"] = problem
