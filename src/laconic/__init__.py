@@ -1,8 +1,8 @@
 """Laconic makes fine-tuned text encoders small and fast, and runs them on CPUs without torch.
 
 >>> import laconic
->>> sorted(laconic.__all__)
-['CompressionArguments', 'PdArgumentParser', 'UserError', '__version__', 'compress', 'load_model', 'runtime']
+>>> sorted(laconic.__all__)[:4]
+['CompressionArguments', 'OFA', 'PdArgumentParser', 'Trainer']
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from .compression.call import compress
     from .errors import UserError
     from .reload import load_model
-    from .trainer import CompressionArguments, PdArgumentParser
+    from .trainer import OFA, CompressionArguments, PdArgumentParser, Trainer
 
 __version__ = "0.1.0.dev0"
 __all__ = [
+    "OFA",
     "CompressionArguments",
     "PdArgumentParser",
+    "Trainer",
     "UserError",
     "__version__",
     "compress",
@@ -30,7 +32,9 @@ __all__ = [
 
 _HOMES = {
     "CompressionArguments": ".trainer.arguments",
+    "OFA": ".trainer.handed",
     "PdArgumentParser": ".trainer.parser",
+    "Trainer": ".trainer.trainer",
     "UserError": ".errors",
     "compress": ".compression.call",
     "load_model": ".reload",

@@ -21,6 +21,10 @@ USES = {
         'model.predict([("a question", "and the context that answers it")])',
         "answers with offsets and scores",
     ),
+    "own": (
+        'model.predict([{"input_ids": [101, 7592, 102]}])',
+        "the model's outputs as they are",
+    ),
 }
 PIPELINE_TAGS = {
     "sequence_classification": "text-classification",
@@ -31,6 +35,10 @@ OTHER_TOOLS = "other tools (TensorRT, and others that want s8 with zero point 0)
 DYNAMIC = (
     "The ranges of inputs are taken from each batch as it runs. An answer may therefore depend, a little, on the rows "
     "that share its batch; ask row by row (`batch_size=1`) where it must not."
+)
+OWN = (
+    "This is a model of its owner's, a `{model_class}`: inputs and outputs are as its own forward has them, and what "
+    "they mean is not part of the artifact."
 )
 ONE_CLASS = (
     "The weights use all 8 bits, which older CPUs cannot sum exactly: elsewhere answers may be wrong. "
@@ -49,6 +57,8 @@ def card(name: str, manifest: Manifest, *, at_run_time: bool = False) -> str:
         ("inputs", f"{', '.join(manifest.inputs)} ({manifest.input_dtype})"),
         ("longest input", f"{task['max_seq_length']} pieces"),
     ]
+    if task.get("outputs"):
+        rows.append(("outputs", ", ".join(task["outputs"])))
     if task.get("labels"):
         labels = task["labels"]
         shown = ", ".join(f"`{label}`" for label in labels[:20]) + (" …" if len(labels) > 20 else "")
@@ -56,9 +66,9 @@ def card(name: str, manifest: Manifest, *, at_run_time: bool = False) -> str:
     rows.append(("score", score_line(manifest.score)))
     rows += [(f"`{graph.path}`", graph_line(graph)) for graph in manifest.graphs]
     table = "\n".join(f"| {left} | {right} |" for left, right in rows)
+    tag = f"\npipeline_tag: {PIPELINE_TAGS[task['name']]}" if task["name"] in PIPELINE_TAGS else ""
     return f"""---
-library_name: laconic
-pipeline_tag: {PIPELINE_TAGS[task["name"]]}
+library_name: laconic{tag}
 ---
 # {name}
 
@@ -95,6 +105,8 @@ def graph_line(graph: Graph) -> str:
 def _notes(manifest: Manifest, at_run_time: bool) -> str:
     """What a user of this strategy must know, as paragraphs."""
     said = ""
+    if manifest.task["name"] == "own":
+        said += "\n" + fill(OWN.format(**manifest.task), 120) + "\n"
     if at_run_time or "dynamic" in manifest.strategy.split("+"):
         said += "\n" + fill(DYNAMIC, 120) + "\n"
     runs = [graph for graph in manifest.graphs if graph.engines]
@@ -107,6 +119,8 @@ def score_line(score: Mapping[str, Any] | None) -> str:
     """Say the score with its interval, and on which rows; or that there is none."""
     if score is None:
         return "*not scored*: no labelled rows were given"
-    low, high = score["interval"]
-    value = f"{100 * score['value']:.2f} ({100 * low:.2f} to {100 * high:.2f})"
+    value = f"{100 * score['value']:.2f}"
+    if score["interval"] is not None:
+        low, high = score["interval"]
+        value += f" ({100 * low:.2f} to {100 * high:.2f})"
     return f"{score['metric']} {value} on {score['rows']} {score['on']}, {score['engine']}"

@@ -12,7 +12,8 @@ from . import __version__, engines, tasks
 from . import artifact as artifacts
 from .artifact import Artifact, Graph, Manifest
 from .card import card
-from .engines.torch import TorchEngine, input_names, load_module, quiet_transformers
+from .engines.engine import INPUTS
+from .engines.torch import TorchEngine, input_names, quiet_transformers
 from .folder import ModelFolder
 from .graphs.agree import allowed
 from .graphs.export import check_input_dtype, export_onnx, weights_file
@@ -51,13 +52,14 @@ def export(
     """
     check_destination(output_dir, overwrite=overwrite)
     check_input_dtype(input_dtype)
-    module = load_module(folder.path)
+    module = folder.load()
     task, encoder = folder.task, folder.encoder
     probed = probe_features(task, encoder, probe_examples(task, examples))
     batches = probe_batches(probed, encoder.pad_id)
     with whole_folder(output_dir, overwrite=overwrite) as scratch, progress.track("export", 3) as advance:
         graph = scratch / GRAPH
-        export_onnx(module, graph, input_dtype=input_dtype, check=batches)
+        unusual = not set(input_names(module)) <= set(INPUTS)
+        export_onnx(module, graph, input_dtype=input_dtype, sample=batches if unusual else None, check=batches)
         advance(1, "scored and compared with torch")
         runners = {name: engines.load(name, graph) for name in _engines()}
         found = {name: difference(module, runner, batches) for name, runner in runners.items()}
@@ -97,12 +99,12 @@ def _agreeing(found: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
 
 def score_note(scored: Score | None, engine: str = "onnxruntime") -> dict[str, Any] | None:
     """What a manifest says of a score."""
-    if scored is None or scored.interval is None:
+    if scored is None:
         return None
     return {
         "metric": scored.metric,
         "value": scored.value,
-        "interval": list(scored.interval),
+        "interval": None if scored.interval is None else list(scored.interval),
         "rows": scored.rows,
         "on": "eval rows",
         "engine": engine,
@@ -110,15 +112,19 @@ def score_note(scored: Score | None, engine: str = "onnxruntime") -> dict[str, A
 
 
 def pack(scratch: Path, folder: ModelFolder, manifest: Manifest) -> None:
-    """Put tokenizer, config and card beside the graph, then seal the folder."""
+    """Put tokenizer, if there is one, config and card beside the graph, then seal the folder."""
     from transformers import AutoTokenizer
 
-    with quiet_transformers():
-        tokenizer = AutoTokenizer.from_pretrained(str(folder.path), local_files_only=True)
-        tokenizer.save_pretrained(scratch / "tokenizer")
-    shutil.copyfile(scratch / "tokenizer" / "tokenizer_config.json", scratch / "tokenizer_config.json")
-    shutil.rmtree(scratch / "tokenizer")
-    (scratch / "tokenizer.json").write_text(folder.encoder.to_json(), encoding="utf-8")
+    if folder.template is None:
+        with quiet_transformers():
+            tokenizer = AutoTokenizer.from_pretrained(str(folder.path), local_files_only=True)
+            tokenizer.save_pretrained(scratch / "tokenizer")
+        shutil.copyfile(scratch / "tokenizer" / "tokenizer_config.json", scratch / "tokenizer_config.json")
+        shutil.rmtree(scratch / "tokenizer")
+    elif (folder.path / "tokenizer_config.json").is_file():
+        shutil.copyfile(folder.path / "tokenizer_config.json", scratch / "tokenizer_config.json")
+    if folder.encoder.reads_text:
+        (scratch / "tokenizer.json").write_text(folder.encoder.to_json(), encoding="utf-8")
     shutil.copyfile(folder.path / "config.json", scratch / "config.json")
-    (scratch / "README.md").write_text(card(folder.path.resolve().name, manifest), encoding="utf-8")
+    (scratch / "README.md").write_text(card(folder.name, manifest), encoding="utf-8")
     artifacts.seal(scratch, manifest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,35 @@ SHIFTED = {"roberta", "xlm-roberta", "camembert", "mpnet"}
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """What is known of a model before its weights are read."""
+    """What is known of a model before its weights are read.
+
+    `template`: a live model of the user's, whose class no folder names. The folder then holds its config and tokenizer,
+    and weights only where they are other than the template's own.
+    """
 
     path: Path
     config: Mapping[str, Any]
     task: Task
     encoder: Encoder
+    template: Any = field(default=None, repr=False)
+
+    @property
+    def name(self) -> str:
+        """What the model is called."""
+        return self.path.resolve().name
+
+    def load(self) -> Any:
+        """The torch model, in FP32 and eval mode; one of its own at each call."""
+        from .carve.reopen import reopen
+        from .engines.torch import load_module
+
+        return load_module(self.path) if self.template is None else reopen(self.template, self.path)
+
+    def at(self, path: Path) -> ModelFolder:
+        """The same task for another folder: that of a smaller model that was made of this one."""
+        config = read_config(path)
+        encoder = read_encoder(path, config) if self.template is None else self.encoder
+        return replace(self, path=path, config=config, encoder=encoder)
 
 
 def open_folder(path: str | Path, options: TaskOptions | None = None) -> ModelFolder:

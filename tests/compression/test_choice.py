@@ -223,3 +223,12 @@ def test_of_many_the_most_faithful_and_the_best_of_each_strategy_stay() -> None:
 def test_equal_fidelity_is_told_apart_by_logits() -> None:
     same = [Screened(f"c{i}", "ptq", 1.0, logit_change=10.0 - i) for i in range(8)]
     assert screen(same) == ("c7", "c6", "c5", "c4")
+
+
+def test_the_best_score_of_the_whole_wins_and_among_equals_the_rest_decides():
+    slow, fast = Contender("slow", 10, 1.0, 1.0, score=0.8), Contender("fast", 10, 1.0, 2.0, score=0.8)
+    chosen = choose([slow, fast, Contender("worse", 1, 1.0, 9.0, score=0.79)])
+    assert chosen.best == "fast"
+    assert chosen.reasons == {"slow": "slower by 100 %", "worse": "score worse by 0.01"}
+    assert "with the best score (one of the whole, without an interval)" in chosen.rule
+    assert "Nothing was scored" not in chosen.rule

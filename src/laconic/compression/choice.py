@@ -26,7 +26,8 @@ ROUNDING = 1e-9
 class Contender:
     """What choosing looks at. None: not measured.
 
-    `statistics` [rows, k] of the primary metric, rows the same for all; `fidelity`: share of answers equal to the FP32
+    `statistics` [rows, k] of the primary metric, rows the same for all; `score`: the metric itself, the more the
+    better, where it is one of the whole and has no statistics; `fidelity`: share of answers equal to the FP32
     model's; `speed`: times faster than the baseline; `size` in bytes; `logit_change`: mean |Δlogit| against FP32.
     """
 
@@ -36,6 +37,7 @@ class Contender:
     speed: float | None = None
     logit_change: float = 0.0
     statistics: Array | None = field(default=None, repr=False)
+    score: float | None = None
 
 
 @dataclass(frozen=True)
@@ -62,9 +64,12 @@ def choose(candidates: Sequence[Contender], value: Value | None = None, *, great
     _check(candidates, value)
     ordered = sorted(candidates, key=lambda one: one.name)
     scored = [one for one in ordered if one.statistics is not None]
+    of_whole = [one for one in ordered if one.score is not None]
     reasons = {one.name: "not scored" for one in ordered if scored and one.statistics is None}
     if scored and value is not None:
         reasons |= _worse(scored, value, greater_is_better)
+    if of_whole:
+        reasons |= _below(of_whole)
     holding = [one for one in ordered if one.name not in reasons]
     faithful, unfaithful, score_first = _faithful(holding, scored or ordered)
     fastest = max((one.speed for one in faithful if one.speed is not None), default=None)
@@ -74,7 +79,7 @@ def choose(candidates: Sequence[Contender], value: Value | None = None, *, great
         best=ranked[0].name,
         eligible=tuple(one.name for one in ranked),
         reasons={one.name: reasons[one.name] for one in ordered if one.name in reasons},
-        rule=_rule(ordered, bool(scored), score_first),
+        rule=_rule(ordered, bool(scored), score_first, bool(of_whole)),
     )
 
 
@@ -136,6 +141,13 @@ def _worse(scored: Sequence[Contender], value: Value, greater_is_better: bool) -
     return found
 
 
+def _below(scored: Sequence[Contender]) -> dict[str, str]:
+    """Those below the best score, of which no interval tells how certain that is."""
+    best = max(one.score for one in scored if one.score is not None)
+    behind = {one.name: best - one.score for one in scored if one.score is not None}
+    return {name: f"score worse by {less:.3g}" for name, less in behind.items() if less > ROUNDING}
+
+
 def _faithful(holding: Sequence[Contender], pool: Sequence[Contender]) -> tuple[list[Contender], dict[str, str], bool]:
     """Those within a point of the most faithful, why not the others, and whether none of them holds the score."""
     for among in (pool, holding):
@@ -184,12 +196,14 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:.1f} MB" if size >= 50_000 else f"{size:,} bytes"
 
 
-def _rule(candidates: Sequence[Contender], scored: bool, score_first: bool) -> str:
+def _rule(candidates: Sequence[Contender], scored: bool, score_first: bool, of_whole: bool = False) -> str:
     if len(candidates) == 1:
         return "There is one candidate."
     tests = []
     if scored:
         tests.append("whose score is not below the best one's (the paired 95 % interval of the difference contains 0)")
+    if of_whole:
+        tests.append("with the best score (one of the whole, without an interval)")
     if any(one.fidelity is not None for one in candidates):
         among = " of these" if score_first else ""
         tests.append(f"whose answers equal the FP32 model's within one point of the most faithful{among}")
@@ -198,4 +212,4 @@ def _rule(candidates: Sequence[Contender], scored: bool, score_first: bool) -> s
     order = (
         "the fastest in steps of 5 %, then " if timed else ""
     ) + "the smallest, then the one whose logits move least, then the first by name"
-    return f"{'' if scored else 'Nothing was scored. '}Chosen among {pool}: {order}."
+    return f"{'' if scored or of_whole else 'Nothing was scored. '}Chosen among {pool}: {order}."

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..engines.torch import load_module
 from ..errors import UserError
 from ..families import find
 from ..folder import ModelFolder
@@ -16,17 +15,21 @@ from ..qat import QatSettings, train_int8
 from ..qat.training import int8_arguments
 from ..strategy import Plan
 from ..train.isolated import isolated
+from ..train.loss_settings import Criterion
 from ..train.teacher import open_teacher
 from .options import CompressOptions
 from .parents import Parent
-from .pruning import CUT, TRAINED, Pruning, check_temperature, open_made
+from .pruning import CUT, TRAINED, Pruning, check_temperature
 from .source import open_pruned
 
 STEP = "qat"
 
 
-def qat_settings(options: CompressOptions, plan: Plan, teacher: Path | None = None) -> QatSettings:
-    """The options of `qat` as it takes them."""
+def qat_settings(
+    options: CompressOptions, plan: Plan, teacher: Path | None = None, criterion: Criterion | None = None
+) -> QatSettings:
+    """The options of `qat` as it takes them; the criterion counts where labels do."""
+    losses = options.losses(STEP)
     return QatSettings(
         weight_quantize_type=options.weight_quantize_type,
         activation_quantize_type=options.activation_type(plan),
@@ -35,8 +38,9 @@ def qat_settings(options: CompressOptions, plan: Plan, teacher: Path | None = No
         cpu_classes=options.cpu_classes,
         algo_list=options.algo_list,
         smooth=options.smooth,
-        **options.losses(STEP),
+        **losses,
         teacher=teacher,
+        criterion=criterion if losses["label_loss"] else None,
     )
 
 
@@ -62,7 +66,7 @@ def check_int8_training(
     if hidden and shallow:
         what = "With '--depth_mult_list' qat trains models with fewer layers than '--teacher_model_name_or_path' has."
         raise UserError(what, hint="Set --distill_hidden 0 to learn from its answers alone.")
-    open_teacher(load_module(folder.path), family, qat_settings(options, asking[0], Path(named)))
+    open_teacher(folder.load(), family, qat_settings(options, asking[0], Path(named)))
 
 
 def train_parents(parents: Sequence[Parent], pruning: Pruning, scratch: Path) -> list[Parent]:
@@ -91,13 +95,13 @@ def _train(parent: Parent, asking: tuple[Plan, ...], pruning: Pruning, scratch: 
         pruning.rows.train,
         pruning.rows.scoring,
         pruning.work / label,
-        qat_settings(options, asking[0], _teacher(asking[0], pruning)),
+        qat_settings(options, asking[0], _teacher(asking[0], pruning), pruning.criterion),
         pruning.training,
         skip_layers=parent.skip_layers,
         seed=options.seed,
         progress=pruning.progress,
     )
-    made, place = open_made(done.folder, folder.task), scratch / "fp32-of" / label
+    made, place = folder.at(done.folder), scratch / "fp32-of" / label
     source = open_pruned(made, parent.source, place, input_dtype=options.input_dtype, progress=pruning.progress)
     keep_first_position(source.proto)
     return replace(parent, source=source, plans=asking, trained=done)
@@ -106,11 +110,13 @@ def _train(parent: Parent, asking: tuple[Plan, ...], pruning: Pruning, scratch: 
 def _teacher(plan: Plan, pruning: Pruning) -> Path | None:
     """Who teaches: the folder that was named; of a pruned model the unpruned one; else the model itself.
 
-    Where hidden states are compared a pruned model learns from itself in FP32: it may have fewer layers.
+    Where hidden states are compared a pruned model learns from itself in FP32: it may have fewer layers. So does one
+    of a live model, whose weights lie in no folder.
     """
     named = pruning.options.teacher_model_name_or_path
     if named is not None:
         return Path(named)
-    if TRAINED not in plan.steps or pruning.options.losses(STEP)["distill_hidden"]:
+    live = pruning.folder.template is not None
+    if live or TRAINED not in plan.steps or pruning.options.losses(STEP)["distill_hidden"]:
         return None
     return pruning.unpruned(plan.pruning).path

@@ -44,6 +44,8 @@ class Measured:
     """Seconds to answer the rows with FP32 and with this, by threads; for dynamic alone."""
     memory_mb: float | None = None
     folder_size: int = 0
+    sign: int = 1
+    """-1 where a smaller score is the better one."""
 
     @property
     def name(self) -> str:
@@ -61,7 +63,9 @@ class Measured:
         speed = math.prod(ratios) ** (1 / len(ratios)) if ratios else None
         compared = self.comparison
         change = compared.mean_abs_logit_change or 0.0
-        return choice.Contender(self.name, self.size, compared.same_answer, speed, change, self.statistics)
+        of_whole = None if self.score is None or self.statistics is not None else self.sign * self.score.value
+        told = (self.name, self.size, compared.same_answer, speed, change)
+        return choice.Contender(*told, self.statistics, of_whole)
 
 
 @dataclass(frozen=True)

@@ -11,21 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from .. import tasks
-from ..carve import shape_of
-from ..engines.torch import load_module
+from ..carve import locate, shape_of
 from ..errors import UserError
 from ..families import find
-from ..folder import NOTES, ModelFolder, read_config, read_encoder
+from ..folder import NOTES, ModelFolder
 from ..progress import Progress
 from ..prune.dynabert import Pruned, pruning_arguments, train_widths
 from ..prune.settings import PruneSettings, Target
 from ..prune.vocabulary import PrunedVocabulary, prune_vocabulary
 from ..quantize.targets import FEWEST_OUTPUTS
 from ..strategy import Plan
-from ..tasks import Task
 from ..tasks.sequence_classification import REGRESSION
 from ..train.distil import kind_of
 from ..train.isolated import isolated
+from ..train.loss_settings import Criterion
 from ..train.teacher import open_teacher
 from .candidate import link
 from .divide import DividedRows
@@ -46,16 +45,18 @@ class Smaller:
     vocabulary: PrunedVocabulary | None = None
 
 
-def prune_settings(options: CompressOptions) -> PruneSettings:
-    """The options of `dynabert` as it takes them."""
-    teacher = options.teacher_model_name_or_path
+def prune_settings(options: CompressOptions, criterion: Criterion | None = None) -> PruneSettings:
+    """The options of `dynabert` as it takes them; the criterion counts where labels do."""
+    teacher, losses = options.teacher_model_name_or_path, options.losses(TRAINED)
+    labels_count = losses["label_loss"] > 0 or options.importance == "labels"
     return PruneSettings(
         width_mult_list=options.width_mult_list,
         depth_mult_list=options.depth_mult_list,
-        **options.losses(TRAINED),
+        **losses,
         importance=options.importance,
         importance_rows=options.importance_rows,
         teacher=None if teacher is None else Path(teacher),
+        criterion=criterion if labels_count else None,
     )
 
 
@@ -77,12 +78,12 @@ def check_pruning(
         raise UserError(what, hint=hint)
     with isolated():
         pruning_arguments(training, Path("-"), options.seed)
-    model = load_module(folder.path)
+    model = folder.load()
     settings, family = prune_settings(options), find(model)
     targets, _ = settings.targets(shape_of(model, family))
     open_teacher(model, family, settings)
     if any(TRAINED in plan.steps and plan.quantizer for plan in plans):
-        _check_wide_enough(targets, int(model.config.hidden_size))
+        _check_wide_enough(targets, int(locate(model, family).config.hidden_size))
     return sum(len(targets) if TRAINED in steps else 1 for steps in groups if steps)
 
 
@@ -114,6 +115,7 @@ class Pruning:
     work: Path
     scratch: Path
     progress: Progress
+    criterion: Criterion | None = None
 
     def models(self, steps: tuple[str, ...]) -> list[Smaller]:
         """The models of one group of pruning steps."""
@@ -144,13 +146,13 @@ class Pruning:
             self.rows.train,
             self.rows.scoring,
             self.work / f"{prefix}widths",
-            prune_settings(self.options),
+            prune_settings(self.options, self.criterion),
             self.training,
             seed=self.options.seed,
             input_dtype=self.options.input_dtype,
             progress=self.progress,
         )
-        return [Smaller(f"{prefix}{one.name}", open_made(one.folder, folder.task), one, vocabulary) for one in done]
+        return [Smaller(f"{prefix}{one.name}", folder.at(one.folder), one, vocabulary) for one in done]
 
     def _cut(self, model: Smaller, name: str) -> Smaller:
         place = self.scratch / "cut" / name
@@ -162,7 +164,7 @@ class Pruning:
             max_vocab_size=self.options.max_vocab_size,
             progress=self.progress,
         )
-        return Smaller(name, open_made(place, model.folder.task), model.pruned, done)
+        return Smaller(name, model.folder.at(place), model.pruned, done)
 
 
 def publish_torch(model: Smaller, place: Path) -> None:
@@ -187,9 +189,3 @@ def _trains_cut(options: CompressOptions, groups: frozenset[tuple[str, ...]] | s
     logits with and without the cut, so that one training serves both, and its models are cut afterwards.
     """
     return (CUT, TRAINED) in groups and ((TRAINED,) not in groups or options.max_vocab_size is not None)
-
-
-def open_made(path: Path, task: Task) -> ModelFolder:
-    """A model folder that this run made, with the task as this run has it."""
-    config = read_config(path)
-    return ModelFolder(path, config, task, read_encoder(path, config))

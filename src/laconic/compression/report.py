@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .. import __version__
@@ -163,7 +164,7 @@ def _comparison(compared: Comparison) -> dict[str, Any]:
     drop = compared.drop
     return {
         "drop": None if drop is None else drop.drop,
-        "drop_interval": None if drop is None else [drop.low, drop.high],
+        "drop_interval": None if drop is None or math.isnan(drop.low) else [drop.low, drop.high],
         "same_answer": compared.same_answer,
         "mean_abs_logit_change": compared.mean_abs_logit_change,
     }

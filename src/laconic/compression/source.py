@@ -34,6 +34,8 @@ class Origin:
     @property
     def size(self) -> int:
         """Bytes of its weights on disk, about what its FP32 graph takes."""
+        if self.folder.template is not None:
+            return int(sum(4 * weight.numel() for weight in self.folder.template.parameters()))
         files = [self.graph] if self.graph else [file for kind in WEIGHTS for file in self.folder.path.glob(kind)]
         return sum(file.stat().st_size for file in files)
 

@@ -13,6 +13,7 @@ from ..graphs.first_position import keep_first_position
 from ..options import TaskOptions
 from ..progress import SILENT, Progress
 from ..strategy import Plan, check_rows
+from ..train.loss_settings import Criterion
 from .choice import ROUNDING
 from .divide import Data, divide_rows
 from .int8_training import check_int8_training, train_parents
@@ -38,7 +39,7 @@ TRAINING = 4
 
 
 def compress(
-    model: str | Path | None,
+    model: str | Path | Origin | None,
     output_dir: str | Path,
     data: Data,
     options: CompressOptions | None = None,
@@ -48,13 +49,15 @@ def compress(
     given: Set[str] = frozenset(),
     overwrite: bool = False,
     progress: Progress = SILENT,
+    criterion: Criterion | None = None,
 ) -> CompressionResult:
     """Make a fine-tuned model smaller in every way that the options ask for, and keep the best.
 
-    `data` holds the rows that train, calibrate, choose and report. `training`: options of transformers, for plans that
-    train. `given`: names of options that the user set; those that can have no effect are refused. Needs a few minutes
-    for a small encoder, with `dynabert` and `qat` their training besides; the model folder is not changed. A run that
-    was killed while it trained, or later, goes on from there when it is started again.
+    `model`: a folder, or what `find_origin` would make of it. `data` holds the rows that train, calibrate, choose and
+    report. `training`: options of transformers, for plans that train; `criterion`: the user's loss in the place of the
+    task's own. `given`: names of options that the user set; those that can have no effect are refused. Needs a few
+    minutes for a small encoder, with `dynabert` and `qat` their training besides; the model folder is not changed. A
+    run that was killed while it trained, or later, goes on from there when it is started again.
     """
     options, training = options or CompressOptions(), training or {}
     plans, notes = resolve(options, options.plans())
@@ -64,7 +67,9 @@ def compress(
     check_training(training, plans)
     check_rows(plans, train=data.train is not None, evaluation=scored)
     output = Output(output_dir, overwrite=overwrite)
-    origin = find_origin(model, options.input_infer_model_path, task_options or TaskOptions())
+    origin = model
+    if not isinstance(origin, Origin):
+        origin = find_origin(origin, options.input_infer_model_path, task_options or TaskOptions())
     task = origin.folder.task
     check(options, plans, given, scored=scored, bounds=task.metrics[task.metric].bounds)
     rows = divide_rows(data, origin.folder, options, plans)
@@ -83,7 +88,8 @@ def compress(
         if not options.resume_from_checkpoint:
             forget_training(output.work)
         groups = frozenset(plan.pruning for plan in plans)
-        pruning = Pruning(origin.folder, rows, options, training, groups, output.work, output.scratch, progress)
+        places = (output.work, output.scratch)
+        pruning = Pruning(origin.folder, rows, options, training, groups, *places, progress, criterion)
         parents = make_parents(source, plans, pruning, rows, options, output.scratch, progress)
         parents = train_parents(parents, pruning, output.scratch)
         result = Search(source, parents, rows, options, trial, output, progress).tell(notes)

@@ -20,6 +20,7 @@ from ..measure.footprint import footprint
 from ..measure.score import Answers, Comparison, Score, answer, compare, score
 from ..progress import Progress
 from ..runtime import Predictor
+from ..tasks.task import whole_of
 from .candidate import Candidate
 from .divide import DividedRows
 from .measured import Baseline, Measured, Tested
@@ -81,11 +82,12 @@ class Trial:
         predictor = self._predictor(candidate.load(pair, emulated=self._scratch), candidate.source)
         given = self._answer(predictor, candidate.name)
         comparison = compare(predictor, self._rows.scoring, self.fp32.answers, given)
-        statistics = None
-        if isinstance(given, Score):
-            statistics = predictor.task.statistics(given.metric, self._rows.scoring, given.answers)
+        statistics, task = None, predictor.task
+        if isinstance(given, Score) and whole_of(task) is None:
+            statistics = task.statistics(given.metric, self._rows.scoring, given.answers)
         size = candidate.size(pair.graph)
-        return Measured(candidate, pair.engine, given, comparison, size, not pair.fits, statistics)
+        sign = 1 if task.metrics[task.metric].greater_is_better else -1
+        return Measured(candidate, pair.engine, given, comparison, size, not pair.fits, statistics, sign=sign)
 
     def time(self, measured: Sequence[Measured]) -> list[Measured]:
         """Time one candidate of each plan and build against every FP32 engine, one thread; the others are alike."""
@@ -100,8 +102,9 @@ class Trial:
         tokens = min(source.encoder.vocab_size for source in (self._source, *(one.candidate.source for one in firsts)))
         speeds: dict[str, dict[int, tuple[float, float, float]]] = {one.name: {} for one in firsts}
         fp32 = {}
+        like = self._source.task.features(self._rows.scoring[:1], self._source.encoder)[0]
         for size in BATCHES:
-            batch = full_batch(size, self.length, tokens)
+            batch = full_batch(size, self.length, tokens, like=like)
             contestants = [Contestant(model, name, _work(runner, batch)) for model, name, runner in runners]
             title = f"time, batch {size}"
             first = contestants[0].label

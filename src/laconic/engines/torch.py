@@ -23,6 +23,8 @@ from .cpu import threads_or_all
 from .engine import INPUTS, Batch, Outputs, pick
 
 HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering")
+INPUT_NAMES, OUTPUT_NAMES = "laconic_inputs", "laconic_outputs"
+"""Attributes of a module that say what it takes and gives, where its class does not: a live model of the user's."""
 
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 _threads_lock = threading.Lock()
@@ -67,6 +69,8 @@ def input_names(module: nn.Module) -> tuple[str, ...]:
     RoBERTa and its kin name `token_type_ids` in forward but have one segment (a tokenizer's 1 would be out of range);
     DeBERTa-v2 as published has none at all. `type_vocab_size` tells; DistilBERT, MPNet, ModernBERT do not name it.
     """
+    if (stated := getattr(module, INPUT_NAMES, None)) is not None:
+        return tuple(stated)
     named = inspect.signature(module.forward).parameters
     segments = getattr(getattr(module, "config", None), "type_vocab_size", None)
     wanted = [name for name in INPUTS if name in named]
@@ -75,6 +79,8 @@ def input_names(module: nn.Module) -> tuple[str, ...]:
 
 def output_names(module: nn.Module) -> tuple[str, ...]:
     """Names of the outputs of a transformers model, by its head."""
+    if (stated := getattr(module, OUTPUT_NAMES, None)) is not None:
+        return tuple(stated)
     return ("start_logits", "end_logits") if type(module).__name__.endswith("QuestionAnswering") else ("logits",)
 
 

@@ -40,7 +40,8 @@ FAMILIES = {
 def find(model: Any) -> Family:
     """The description of a model, a config, its dictionary or a `model_type`; a UserError where there is none.
 
-    A module without a config of its own is looked through for an encoder that has one. Costs nothing.
+    A module without a config of its own, or with one that is not described, is looked through for an encoder that is.
+    Costs nothing.
     """
     kind = _model_type(model)
     if kind in FAMILIES:
@@ -64,7 +65,10 @@ def _model_type(model: Any) -> str | None:
     if isinstance(model, Mapping):
         return model.get("model_type")
     kind = getattr(model, "model_type", None) or getattr(getattr(model, "config", None), "model_type", None)
-    if kind is None and hasattr(model, "modules"):
-        inner = (getattr(getattr(part, "config", None), "model_type", None) for part in model.modules())
-        kind = next((one for one in inner if one is not None), None)
+    if kind not in FAMILIES and hasattr(model, "modules"):
+        inner = [getattr(getattr(part, "config", None), "model_type", None) for part in model.modules()]
+        # A config of the user's own in a class of transformers: the class says what is built.
+        inner += [getattr(getattr(part, "config_class", None), "model_type", None) for part in model.modules()]
+        known = (one for one in inner if one in FAMILIES)
+        kind = next(known, kind or next((one for one in inner if one is not None), None))
     return kind

@@ -52,7 +52,7 @@ def _tensors(module: nn.Module) -> list[torch.Tensor]:
 def trace(module: nn.Module, batch: Batch, inputs: Sequence[str], outputs: Sequence[str], input_dtype: str) -> Any:
     """Trace a module on a batch to an `onnx.ModelProto`, as the exporter leaves it, with batch and length dynamic."""
     arguments = tuple(torch.from_numpy(np.asarray(batch[name]).astype(input_dtype)) for name in inputs)
-    sizes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+    sizes = [dict.fromkeys(range(min(2, one.ndim)), torch.export.Dim.DYNAMIC) for one in arguments]
     with _quiet(), torch.no_grad():
         try:
             program = torch.onnx.export(
@@ -63,7 +63,7 @@ def trace(module: nn.Module, batch: Batch, inputs: Sequence[str], outputs: Seque
                 opset_version=OPSET,
                 input_names=list(inputs),
                 output_names=list(outputs),
-                dynamic_shapes=(tuple(sizes for _ in inputs),),
+                dynamic_shapes=(tuple(sizes),),
             )
         except torch.onnx.OnnxExporterError as error:
             cause = error.__cause__ or error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from ..engines.engine import Batch
 from ..errors import UserError
 from ..progress import SILENT, Progress
+from ..tasks import Feature
 
 WARM_UPS = 3
 
@@ -85,12 +86,21 @@ def alternate(
     ]
 
 
-def full_batch(rows: int, length: int, vocab_size: int, seed: int = 0) -> Batch:
-    """A batch of random tokens without padding."""
+def full_batch(rows: int, length: int, vocab_size: int, seed: int = 0, like: Feature | None = None) -> Batch:
+    """A batch of random tokens without padding. `like`: whose further inputs are repeated in every row."""
     shape = (rows, length)
     tokens = np.random.default_rng(seed).integers(min(5, vocab_size - 1), vocab_size, shape, dtype=np.int64)
-    zeros: Mapping[str, np.ndarray[tuple[int, ...], np.dtype[np.int64]]] = {"token_type_ids": np.zeros(shape, np.int64)}
-    return {"input_ids": tokens, "attention_mask": np.ones(shape, np.int64), **zeros}
+    batch = {
+        "input_ids": tokens,
+        "attention_mask": np.ones(shape, np.int64),
+        "token_type_ids": np.zeros(shape, np.int64),
+    }
+    for name, value in (like.more if like is not None else {}).items():
+        if like is not None and name not in batch:
+            a_piece = value.ndim > 0 and len(value) == len(like)
+            one = np.resize(value, (length, *value.shape[1:])) if a_piece else value
+            batch[name] = np.broadcast_to(one, (rows, *one.shape)).copy()
+    return batch
 
 
 def _warm_up(contestants: Sequence[Contestant]) -> list[float]:

@@ -184,7 +184,8 @@ def chooser(task: Task) -> Chooser:
     if axis is None and getattr(task, "problem", None) == REGRESSION:
         return lambda logits: (np.empty(0), np.empty(0))
     if axis is None:
-        return lambda logits: (np.ravel(logits > 0), np.ravel(np.abs(logits)))
+        edge = getattr(task, "threshold", 0.0)
+        return lambda logits: (np.ravel(logits > edge), np.ravel(np.abs(logits - edge)))
 
     def likeliest(logits: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         ordered = np.sort(logits, axis=axis)
@@ -201,8 +202,14 @@ def read_probe(opened: Artifact) -> Probe:
         with np.load(path, allow_pickle=False) as arrays:
             content = {name: arrays[name] for name in arrays.files}
         ids, mask, types = (content[name] for name in INPUTS)
-        lengths = [int(length) for length in mask.sum(axis=1)]
-        features = [Feature(i, ids[i, :length], types[i, :length]) for i, length in enumerate(lengths)]
+        lengths = [1 + int(np.flatnonzero(row)[-1]) for row in mask]
+        others = {name: content[name] for name in content if name not in INPUTS and not name.startswith("logits_")}
+        if any((row[:length] == 0).any() for row, length in zip(mask, lengths, strict=True)):
+            others["attention_mask"] = mask  # it leaves out more than padding
+        features = [
+            Feature(i, ids[i, :length], types[i, :length], more=_row(others, i, length, ids.shape[1]))
+            for i, length in enumerate(lengths)
+        ]
         logits = {
             name.removeprefix("logits_"): _unpadded(array, lengths)
             for name, array in content.items()
@@ -214,6 +221,14 @@ def read_probe(opened: Artifact) -> Probe:
         what = "The probe has no rows." if not features else "The probe's logits differ in shape."
         raise UserError(what, where=str(path), hint="Make the artifact anew.")
     return Probe(features, opened.manifest.pad_token_id, logits)
+
+
+def _row(inputs: Mapping[str, NDArray[Any]], row: int, length: int, longest: int) -> dict[str, NDArray[Any]]:
+    """Further inputs of a row, without the padding of those that have one entry a piece."""
+    return {
+        name: array[row, :length] if array.ndim > 1 and array.shape[1] == longest else array[row]
+        for name, array in inputs.items()
+    }
 
 
 def _on_engine(opened: Artifact, pair: Pair, probe: Probe, task: Task, threads: int | None) -> Replay:

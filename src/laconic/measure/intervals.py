@@ -25,11 +25,14 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Difference:
-    """How much worse the other system is than the reference, with the interval of that."""
+    """How much worse the other system is than the reference, with the interval of that.
+
+    NaN for both ends: the score is of the whole, and rows cannot be drawn again.
+    """
 
     drop: float
-    low: float
-    high: float
+    low: float = float("nan")
+    high: float = float("nan")
 
 
 def bootstrap(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..errors import UserError
 from ..progress import SILENT, Progress
 from ..runtime import Predictor
+from ..tasks.task import whole_of
 from .fidelity import mean_abs_logit_change, same_answer
 from .intervals import Difference, bootstrap, paired
 
@@ -21,7 +22,7 @@ from .intervals import Difference, bootstrap, paired
 class Score:
     """The primary metric with its 95 % interval, every other metric, and what they were computed from.
 
-    Values are fractions. `interval` is None where none was asked for.
+    Values are fractions. `interval` is None where none was asked for, or none can be had (`tasks.task.Whole`).
     """
 
     metric: str
@@ -66,6 +67,10 @@ def score(
     """Answer every row and compare with its gold; `resamples=0` leaves the interval out."""
     given = answer(predictor, examples, title=title, progress=progress)
     task = predictor.task
+    told = given.rows, given.seconds, given.answers, given.logits, given.windows
+    if (whole := whole_of(task)) is not None:
+        found = dict(whole(predictor.engine, examples, given.logits))
+        return Score(task.metric, found[task.metric], None, found, *told)
     values: dict[str, float] = {}
     interval = None
     for name, metric in task.metrics.items():
@@ -73,9 +78,7 @@ def score(
         values[name] = float(metric.value(statistics.sum(axis=0)))
         if name == task.metric and resamples:
             interval = bootstrap(statistics, metric.value, resamples=resamples, bounds=metric.bounds)
-    value = values[task.metric]
-    told = given.rows, given.seconds, given.answers, given.logits, given.windows
-    return Score(task.metric, value, interval, values, *told)
+    return Score(task.metric, values[task.metric], interval, values, *told)
 
 
 def answer(
@@ -109,6 +112,8 @@ def compare(
     drop = None
     if isinstance(reference, Score) and isinstance(other, Score):
         metric = task.metrics[task.metric]
+        drop = Difference((reference.value - other.value) * (1 if metric.greater_is_better else -1))
+    if drop is not None and whole_of(task) is None:
         ours, theirs = (task.statistics(task.metric, examples, scored.answers) for scored in (reference, other))
         drop = paired(ours, theirs, metric.value, greater_is_better=metric.greater_is_better)
     agreement = task.agreement(reference.answers, other.answers)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedModel
+from torch import nn
 
-from ..carve import shape_of
+from ..carve import locate
 from ..carve.shape import CONFIG_KEY
 from ..errors import UserError, existing
 from ..families import Family, find
@@ -30,17 +30,17 @@ def save_carved(
 
     >>> save_carved("width_mult_0.75", "out")
     Traceback (most recent call last):
-    laconic.errors.UserError: A carved model must be a transformers PreTrainedModel to be saved as a folder. Got str.
+    laconic.errors.UserError: A carved model must be a torch module to be saved as a folder. Got str.
     """
-    if not isinstance(model, PreTrainedModel):
-        what = "A carved model must be a transformers PreTrainedModel to be saved as a folder."
-        raise UserError(f"{what} Got {type(model).__name__}.")
+    if not isinstance(model, nn.Module):
+        raise UserError(f"A carved model must be a torch module to be saved as a folder. Got {type(model).__name__}.")
     source = None if source is None else existing(source, "model folder")
-    shape = shape_of(model, family or find(model)).to_json()
-    if getattr(model.config, CONFIG_KEY, None) != shape:
+    places = locate(model, family or find(model))
+    shape, config = places.full.to_json(), getattr(model, "config", places.config)
+    if getattr(config, CONFIG_KEY, None) != shape:
         what = f"The model's config does not say the shape that the model has ('{CONFIG_KEY}'): it was not carved."
         raise UserError(what, hint="Carve it first with laconic.carve.carve, or save it with save_pretrained.")
-    return save_model(model, output_dir, source=source, overwrite=overwrite)
+    return save_model(model, output_dir, config, source=source, overwrite=overwrite)
 
 
 def carved_writer(source: Path) -> Callable[[Any, Path], Path]:

@@ -15,7 +15,7 @@ from transformers import TrainingArguments, set_seed
 
 from ..artifact import sha256
 from ..carve import Shape, carve, shape_of, twin
-from ..engines.torch import input_names, load_module
+from ..engines.torch import input_names
 from ..errors import UserError
 from ..families import Family, find
 from ..folder import ModelFolder
@@ -102,7 +102,7 @@ def train_widths(
         raise UserError("There are no eval rows to choose widths by.", hint="Give some with --eval_file.")
     with isolated():
         arguments = pruning_arguments(training, work, seed)
-        model = load_module(folder.path)
+        model = folder.load()
         targets, notes = settings.targets(shape_of(model, family))
         teacher, teacher_family = open_teacher(model, family, settings)
         mark = _mark(folder, arguments, settings, train_examples, eval_examples)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from ..carve import carve, shape_of, twin
-from ..engines.torch import as_tuple, input_names, load_module, output_names
+from ..engines.torch import as_tuple, input_names, output_names
 from ..errors import UserError
 from ..families import Family, find
 from ..folder import ModelFolder
@@ -34,7 +34,7 @@ def prune_only(
 ) -> dict[str, Any]:
     """Carved models by name, not trained: importance (unless `settings.reorder` is False), order, slices."""
     family = find(folder.config)
-    model = load_module(folder.path)
+    model = folder.load()
     ordered = ordered_model(model, family, folder, train_examples, settings, seed=seed, progress=progress)
     targets, _ = settings.targets(shape_of(model, family))
     return {target.name: carve(ordered, family, target.shape) for target in targets}

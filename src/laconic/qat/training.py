@@ -11,7 +11,7 @@ from typing import Any
 from transformers import TrainingArguments, set_seed
 
 from ..artifact import sha256
-from ..engines.torch import check_finite, input_names, load_module
+from ..engines.torch import check_finite, input_names
 from ..errors import UserError
 from ..families import find
 from ..folder import ModelFolder
@@ -97,7 +97,7 @@ def train_int8(
     check_work(work)
     with isolated():
         arguments = int8_arguments(training, work, seed)
-        model = load_module(folder.path)
+        model = folder.load()
         family = find(model) if settings.distill_hidden else None
         teacher, teacher_family = open_teacher(model, family, settings)
         targets = find_targets(proto, skip_layers=skip_layers)

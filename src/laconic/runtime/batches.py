@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +56,7 @@ def cut(lengths: Sequence[int], batch_size: int, max_batch_tokens: int) -> Itera
 
 
 def pad(features: Sequence[Feature], pad_id: int) -> Batch:
-    """`input_ids`, `attention_mask`, `token_type_ids` [rows, longest]."""
+    """`input_ids`, `attention_mask`, `token_type_ids` [rows, longest], and what else the features have."""
     shape = (len(features), max(len(feature) for feature in features))
     input_ids = np.full(shape, pad_id, np.int64)
     attention_mask, token_type_ids = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
@@ -63,4 +64,13 @@ def pad(features: Sequence[Feature], pad_id: int) -> Batch:
         input_ids[row, : len(feature)] = feature.input_ids
         attention_mask[row, : len(feature)] = 1
         token_type_ids[row, : len(feature)] = feature.token_type_ids
-    return {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids}
+    batch = {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids}
+    return {**batch, **{name: _stack(features, name, shape[1]) for name in features[0].more}}
+
+
+def _stack(features: Sequence[Feature], name: str, longest: int) -> NDArray[Any]:
+    """One of the further inputs; what has an entry for each piece is filled up with zeros."""
+    rows = [np.asarray(feature.more[name]) for feature in features]
+    if all(row.ndim and len(row) == len(feature) for row, feature in zip(rows, features, strict=True)):
+        rows = [np.pad(row, [(0, longest - len(row)), *[(0, 0)] * (row.ndim - 1)]) for row in rows]
+    return np.stack(rows)

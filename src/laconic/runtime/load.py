@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from .. import artifact as artifacts
 from .. import engines
 from ..artifact import Artifact
 from ..tasks import Encoder, from_json
+from ..tasks.encoder import NoTokenizer
 from .choose import choose
 from .predictor import Predictor
 
@@ -44,5 +46,8 @@ def load(
 
 
 def open_encoder(opened: Artifact) -> Encoder:
-    """Read the artifact's tokenizer."""
+    """Read the artifact's tokenizer; a model of its owner's may have come without."""
+    if "tokenizer.json" not in opened.manifest.files:
+        config = json.loads(opened.path("config.json").read_text(encoding="utf-8"))
+        return NoTokenizer(opened.manifest.pad_token_id, int(config.get("vocab_size") or 1))
     return Encoder.from_file(opened.path("tokenizer.json"), opened.manifest.pad_token_id)

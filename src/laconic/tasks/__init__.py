@@ -9,13 +9,14 @@ from typing import Any
 from ..errors import UserError, nearest
 from ..typed import fill
 from .encoder import Encoder
+from .own import Own
 from .question_answering import QuestionAnswering
 from .sequence_classification import SequenceClassification
 from .task import Columns, Feature, Task
 from .token_classification import TokenClassification
 
-TASKS: Mapping[str, type[SequenceClassification] | type[TokenClassification] | type[QuestionAnswering]] = {
-    task.name: task for task in (SequenceClassification, TokenClassification, QuestionAnswering)
+TASKS: Mapping[str, type[SequenceClassification] | type[TokenClassification] | type[QuestionAnswering] | type[Own]] = {
+    task.name: task for task in (SequenceClassification, TokenClassification, QuestionAnswering, Own)
 }
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Columns",
     "Encoder",
     "Feature",
+    "Own",
     "QuestionAnswering",
     "SequenceClassification",
     "Task",
@@ -33,12 +35,13 @@ __all__ = [
 
 
 def to_json(task: Task) -> dict[str, Any]:
-    """Write a task and its settings in plain types.
+    """Write a task and its settings in plain types; one that stands for another (`shipped`) as that one.
 
     >>> to_json(SequenceClassification(("no", "yes")))["labels"]
     ['no', 'yes']
     """
-    fields = dataclasses.asdict(task)  # type: ignore[call-overload]
+    task = getattr(task, "shipped", task)
+    fields = dataclasses.asdict(task)  # type: ignore[arg-type]
     return {"name": task.name, **{k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}}
 
 

@@ -41,6 +41,8 @@ class Frame:
 class Encoder:
     """A tokenizer with its padding id; it neither truncates nor pads unless asked."""
 
+    reads_text = True
+
     def __init__(self, tokenizer: Tokenizer, pad_id: int) -> None:
         # A copy: truncation is a state of the object, and the caller's may be in use elsewhere.
         self._plain = Tokenizer.from_str(tokenizer.to_str())
@@ -106,6 +108,20 @@ class Encoder:
                 parts.append([])
                 kinds += [kind, kind]
         return Frame(tuple(np.array(part, np.int64) for part in parts), tuple(kinds))
+
+
+class NoTokenizer(Encoder):
+    """In the place of a tokenizer, for models that are fed numbers."""
+
+    reads_text = False
+
+    def __init__(self, pad_id: int, vocab_size: int) -> None:
+        self.pad_id, self.vocab_size = pad_id, vocab_size
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # Python's own questions
+            raise AttributeError(name)
+        raise UserError("The model came without a tokenizer: it takes numbers, not texts.")
 
 
 def _with_blank_before_words(tokenizer: str) -> str:

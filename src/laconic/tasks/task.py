@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,13 +35,15 @@ class Feature:
     """One sequence for the model: a row, or a window of one. No padding.
 
     `input_ids`, `token_type_ids` [length]; `example` is the index of the row that it belongs to; `alignment` is
-    the task's own note of where the pieces come from.
+    the task's own note of where the pieces come from. `more`: inputs beside the usual ones by name, those with one
+    entry a piece [length, …] or of any other shape; an `attention_mask` among them counts in the place of ones.
     """
 
     example: int
     input_ids: NDArray[np.int64]
     token_type_ids: NDArray[np.int64]
     alignment: Any = None
+    more: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.input_ids)
@@ -54,9 +56,13 @@ class Task(Protocol):
     the user gets for a row; `as_json()` gives it in plain types.
     """
 
-    name: ClassVar[str]
-    outputs: ClassVar[tuple[str, ...]]
-    """Names of the graph's outputs."""
+    @property
+    def name(self) -> str:
+        """What the task is called."""
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the graph's outputs."""
 
     @property
     def max_seq_length(self) -> int:
@@ -98,6 +104,21 @@ class Task(Protocol):
 
     def agreement(self, answers: Sequence[Any], others: Sequence[Any]) -> NDArray[np.float64]:
         """Per row (equal parts, parts) [rows, 2]: how far two systems say the same."""
+
+
+class Whole(Protocol):
+    """A score of a system as a whole: one that is no function of sums over rows, such as the user's own.
+
+    A task that has one carries it as `whole`, and `metrics` then names nothing else.
+    """
+
+    def __call__(self, engine: Any, examples: Sequence[Any], logits: Sequence[Logits]) -> Mapping[str, float]:
+        """Metrics by name, of an engine that gave these logits, one for each example."""
+
+
+def whole_of(task: Task) -> Whole | None:
+    """The score of the whole that a task has, if any."""
+    return getattr(task, "whole", None)
 
 
 def softmax(logits: NDArray[Any], axis: int = -1) -> NDArray[np.float64]:

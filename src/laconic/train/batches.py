@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from ..runtime.batches import pad
@@ -44,7 +45,12 @@ class Collator:
             if name == "feature":
                 continue
             values = [np.asarray(row[name]) for row in rows]
-            if values[0].ndim == 1 and len(values[0]) == len(features[0]) and values[0].dtype == np.int64:
-                values = [np.pad(value, (0, longest - len(value)), constant_values=IGNORED) for value in values]
+            if all(value.ndim and len(value) == len(one) for value, one in zip(values, features, strict=True)):
+                fill = IGNORED if values[0].dtype == np.int64 else 0
+                values = [_filled(value, longest, fill) for value in values]
             batch[name] = torch.from_numpy(np.stack(values))
         return batch
+
+
+def _filled(value: NDArray[Any], longest: int, fill: int) -> NDArray[Any]:
+    return np.pad(value, [(0, longest - len(value)), *[(0, 0)] * (value.ndim - 1)], constant_values=fill)

@@ -13,12 +13,14 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from ..tasks import SequenceClassification, Task
+from ..errors import UserError
+from ..tasks import Own, Task
 from ..tasks.sequence_classification import MULTI, REGRESSION, SINGLE
 from ..tasks.token_classification import IGNORED
 from .loss_settings import Criterion
+from .own_outputs import outputs_loss
 
-TOKENS, QUESTION = "token_classification", "question_answering"
+TOKENS, QUESTION, OWN = "token_classification", "question_answering", Own.name
 Outputs = tuple[torch.Tensor, ...]
 
 
@@ -42,7 +44,7 @@ class Counts:
 
 def kind_of(task: Task) -> str:
     """How a task's outputs are read."""
-    return task.problem if isinstance(task, SequenceClassification) else task.name
+    return getattr(task, "problem", None) or task.name
 
 
 def mask_of(batch: Mapping[str, Any]) -> torch.Tensor:
@@ -78,6 +80,8 @@ def logits_loss(
     Over labels; of a question over real positions, mean of start and end; per label (sigmoid) where there can be
     several. Token classification counts real positions. A regression's is the squared difference; it has no T.
     """
+    if kind == OWN:
+        return outputs_loss(student, teacher, mask, counts, temperature)
     if kind == REGRESSION:
         return (student[0].float() - teacher[0].float()).square().sum() / counts.rows
     scale = temperature**2
@@ -102,9 +106,15 @@ def label_loss(
     """The task's own loss, as the model's head has it, or the user's; `counts` of ones gives the sum over rows."""
     if criterion is not None:
         both = kind == QUESTION
-        labels = (batch["start_positions"], batch["end_positions"]) if both else batch["labels"]
-        mean: torch.Tensor = criterion(outputs if both else outputs[0], labels)
+        if hasattr(criterion, "of_batch"):  # it knows where its labels stand
+            mean: torch.Tensor = criterion.of_batch(outputs, batch)
+        else:
+            labels = (batch["start_positions"], batch["end_positions"]) if both else batch["labels"]
+            mean = criterion(outputs if both else outputs[0], labels)
         return mean * (len(batch["input_ids"]) / counts.rows)
+    if kind == OWN:
+        what = "The loss of a model of your own is not known."
+        raise UserError(what, hint="Give a criterion, or --importance teacher and --label_loss 0.")
     if kind == QUESTION:
         targets = (batch["start_positions"], batch["end_positions"])
         ends = [

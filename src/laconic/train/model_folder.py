@@ -8,6 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
+from transformers import PreTrainedModel
+
 from .. import __version__
 from ..carve.model import plain_class, write_code
 from ..carve.shape import CONFIG_KEY
@@ -19,21 +22,28 @@ from ..whole import whole_folder
 def save_model(
     model: Any,
     output_dir: str | Path,
+    config: Any = None,
     *,
     source: str | Path | None = None,
     overwrite: bool = False,
     beside: Callable[[Path], None] | None = None,
 ) -> Path:
-    """Write a transformers model, carved or not; the folder appears whole or not at all.
+    """Write a model, carved or not; the folder appears whole or not at all.
 
-    `source`: the folder whose tokenizer and task settings go along. `beside` writes further files into the folder.
+    `config`: that of a module which is none of transformers' and has none of its own. `source`: the folder whose
+    tokenizer and task settings go along. `beside` writes further files into the folder.
     """
     check_finite(model)
     with whole_folder(output_dir, overwrite=overwrite) as scratch:
-        with quiet_transformers():
-            model.save_pretrained(scratch)
-        if getattr(model.config, CONFIG_KEY, None) is not None:
-            write_code(scratch, plain_class(type(model)))
+        if isinstance(model, PreTrainedModel):
+            with quiet_transformers():
+                model.save_pretrained(scratch)
+            if getattr(model.config, CONFIG_KEY, None) is not None:
+                write_code(scratch, plain_class(type(model)))
+        else:  # a module of the user's own around an encoder: only its owner can build it
+            safetensors.torch.save_model(model, str(scratch / "model.safetensors"), metadata={"format": "pt"})
+            plain = (config or model.config).to_dict()
+            (scratch / "config.json").write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
         if source is not None:
             for name in TOKENIZER_FILES:
                 if (Path(source) / name).is_file():

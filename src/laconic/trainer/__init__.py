@@ -1,6 +1,8 @@
 """What scripts that were written for the reference's trainer import."""
 
 from .arguments import CompressionArguments
+from .handed import OFA
 from .parser import PdArgumentParser
+from .trainer import Trainer
 
-__all__ = ["CompressionArguments", "PdArgumentParser"]
+__all__ = ["OFA", "CompressionArguments", "PdArgumentParser", "Trainer"]

@@ -41,6 +41,7 @@ def declared() -> Iterator[tuple[str, Any, Any]]:
     hints = typing.get_type_hints(TaskOptions)
     for field in dataclasses.fields(TaskOptions):
         yield field.name, hints[field.name], _field(field.default, _help(field))
+    yield "tensor_names", list[str] | None, _field(None, "names of a row's tensors in order, where rows are tuples")
     for name, help_ in SWITCHES.items():
         yield name, bool, _field(False, help_)
 

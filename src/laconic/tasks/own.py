@@ -1,0 +1,130 @@
+"""A model of the user's own: what goes in and what comes out is known, what it means is not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data.rows import Rows
+from ..errors import UserError
+from .encoder import Encoder
+from .metrics import Metric
+from .task import Columns, Feature, Logits
+
+
+@dataclass(frozen=True)
+class Ids:
+    """What a row gives the model, by the names of its inputs, without padding."""
+
+    inputs: Mapping[str, NDArray[Any]]
+    gold: None = None
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the model gave for a row: its outputs by name, or the one under `logits`."""
+
+    outputs: Mapping[str, NDArray[np.float32]]
+
+    def as_json(self) -> dict[str, Any]:
+        """Give plain types."""
+        return {name: array.tolist() for name, array in self.outputs.items()}
+
+
+@dataclass(frozen=True)
+class Own:
+    """Inputs in, outputs out. `model_class`: whose forward it was; `inputs` and `outputs` by name.
+
+    `labels_last`: the last axis of the one output is over labels, of which the largest counts; else each number stands
+    for itself, and is a yes above the `threshold`.
+    """
+
+    name: ClassVar[str] = "own"
+
+    model_class: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    labels_last: bool = True
+    threshold: float = 0.0
+    max_seq_length: int = 128
+    metric: str = "custom_evaluate"
+    greater_is_better: bool = True
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """There are none."""
+        return ()
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        """Only the user's own, which came with the model and is not in the artifact."""
+        metric = Metric(self.metric, _unknown, _unknown, self.greater_is_better, (-np.inf, np.inf))
+        return {self.metric: metric}
+
+    @property
+    def centred_axis(self) -> int | None:
+        """A common shift changes no largest label; numbers that stand for themselves it does change."""
+        return -1 if self.labels_last else None
+
+    def read(self, rows: Rows, columns: Columns, labelled: bool) -> list[Any]:
+        """Refuse: texts and labels mean what the model's owner says."""
+        what = f"The artifact is a model of its owner's ({self.model_class}): rows of a file mean nothing to it."
+        raise UserError(what, where=rows.source, hint=f"Feed it {', '.join(self.inputs)}: see its README.md.")
+
+    def examples(self, inputs: Any) -> list[Ids]:
+        """Take mappings of input names to one row's numbers."""
+        found = []
+        for index, item in enumerate(inputs):
+            if not isinstance(item, Mapping) or "input_ids" not in item:
+                what = f"Input {index} must be a mapping with 'input_ids' and the like. Got {type(item).__name__}."
+                raise UserError(what, hint=f"The model takes {', '.join(self.inputs)}.")
+            found.append(Ids({name: np.asarray(item[name]) for name in self.inputs if name in item}))
+        return found
+
+    def features(self, examples: Sequence[Any], encoder: Encoder) -> list[Feature]:
+        """One each, as it is."""
+        return [feature_of(index, example.inputs) for index, example in enumerate(examples)]
+
+    def targets(self, example: Any, feature: Feature) -> Mapping[str, Any]:
+        """None are known."""
+        return {}
+
+    def decode(self, examples: Sequence[Any], features: Sequence[Feature], logits: Sequence[Logits]) -> list[Given]:
+        """The outputs, each under its name."""
+        if len(self.outputs) == 1:
+            return [Given({self.outputs[0]: row}) for row in logits]
+        return [Given({name: row[..., i] for i, name in enumerate(self.outputs)}) for row in logits]
+
+    def statistics(self, metric: str, examples: Sequence[Any], answers: Sequence[Any]) -> NDArray[np.float64]:
+        """Refuse: see `metrics`."""
+        found: NDArray[np.float64] = _unknown(examples, answers)
+        return found
+
+    def agreement(self, answers: Sequence[Given], others: Sequence[Given]) -> NDArray[np.float64]:
+        """Equal labels, or numbers on the same side of the threshold, of all there are."""
+        pairs = [(self._parts(one), self._parts(other)) for one, other in zip(answers, others, strict=True)]
+        return np.array([[float((one == other).sum()), float(one.size)] for one, other in pairs])
+
+    def _parts(self, answer: Given) -> NDArray[Any]:
+        if self.labels_last:
+            (output,) = answer.outputs.values()
+            return np.ravel(output.argmax(-1))
+        return np.concatenate([np.ravel(output > self.threshold) for output in answer.outputs.values()])
+
+
+def feature_of(index: int, inputs: Mapping[str, NDArray[Any]]) -> Feature:
+    """A feature of inputs by name; a mask of ones alone says nothing."""
+    ids = np.asarray(inputs["input_ids"], np.int64)
+    types = np.asarray(inputs.get("token_type_ids", np.zeros(len(ids))), np.int64)
+    more = {name: array for name, array in inputs.items() if name not in ("input_ids", "token_type_ids")}
+    if "attention_mask" in more and np.asarray(more["attention_mask"]).all():
+        del more["attention_mask"]
+    return Feature(index, ids, types, more=more)
+
+
+def _unknown(*_: Any) -> Any:
+    raise UserError("The metric of a model of its owner's is not in the artifact.", hint="Score it with your own.")
