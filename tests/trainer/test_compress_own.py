@@ -179,6 +179,28 @@ def test_a_class_of_ones_own_is_pruned(tmp_path: Path) -> None:
     assert json.loads(saved)["model_type"] == "of-my-own"
 
 
+def test_pointers_are_trained_for_int8(tmp_path: Path) -> None:
+    model, tokenizer = pointers(folder(tmp_path / "model")), AutoTokenizer.from_pretrained(tmp_path / "model")
+    rows, engines = pointed(tokenizer, 40), []
+
+    def evaluate(model: Any, data_loader: Any) -> float:
+        engines.append(type(model._engine).__name__)
+        found = [((model(b["input_ids"])[0] > 0.5) == (b["start_ids"] > 0.5)).float() for b in data_loader]
+        return float(torch.cat([one.flatten() for one in found]).mean())
+
+    args = arguments(
+        tmp_path / "out", ["qat", "dynabert+qat"], label_names=LABELS, max_steps=2, width_mult_list="1/2",
+        importance_rows=8, calibration_rows=8, algo_list="mse",
+    )  # fmt: skip
+    one = trainer(
+        model, args, train_dataset=rows[:20], eval_dataset=rows[20:], tokenizer=tokenizer, criterion=both_ends
+    )
+    result = one.compress(evaluate)
+    assert {made.name for made in result.candidates} == {"qat", "width_mult_0.5-qat"}
+    assert {"TorchEngine"} < set(engines)  # scored while it is trained, and as the graph that ships
+    assert {one.verdict for one in check(result.path)} == {"ok"}
+
+
 def test_without_any_rows_tables_become_int8_and_nothing_is_scored(tmp_path: Path) -> None:
     model, tokenizer = load(folder(tmp_path / "model"))
     result = trainer(model, arguments(tmp_path / "out", "embeddings"), tokenizer=tokenizer).compress()

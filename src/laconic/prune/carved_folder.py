@@ -40,7 +40,7 @@ def save_carved(
     if getattr(config, CONFIG_KEY, None) != shape:
         what = f"The model's config does not say the shape that the model has ('{CONFIG_KEY}'): it was not carved."
         raise UserError(what, hint="Carve it first with laconic.carve.carve, or save it with save_pretrained.")
-    return save_model(model, output_dir, config, source=source, overwrite=overwrite)
+    return save_model(model, output_dir, config.to_dict(), source=source, overwrite=overwrite)
 
 
 def carved_writer(source: Path) -> Callable[[Any, Path], Path]:

@@ -125,7 +125,7 @@ def train_int8(
             window=min(LARGEST_WINDOW, -(-steps // 2)),
             family=family,
         )
-        keep = KeepBest(work, folder.task, _writer(folder.path), writes=arguments.process_index == 0)
+        keep = KeepBest(work, folder.task, _writer(folder), writes=arguments.process_index == 0)
         if begun:
             keep.load(begun / RECORD)
         trainer = make_trainer(
@@ -170,14 +170,19 @@ def check_training_rows(train: Sequence[Any], evaluation: Sequence[Any], setting
                 raise UserError(what, hint="Without labels use --label_loss 0.")
 
 
-def _writer(source: Path) -> Any:
+def _writer(source: ModelFolder) -> Any:
     """What writes a fake-quantized model: in floats, and its map."""
 
     def write(model: FakeQuantized, place: Path) -> None:
         check_finite(model.model, "the trained model")
         quant_map = model.quant_map()
         save_model(
-            model.plain(), place, source=source, overwrite=True, beside=lambda inside: quant_map.save(inside / MAP)
+            model.plain(),
+            place,
+            dict(source.config),
+            source=source.path,
+            overwrite=True,
+            beside=lambda inside: quant_map.save(inside / MAP),
         )
 
     return write

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from ..whole import whole_folder
 def save_model(
     model: Any,
     output_dir: str | Path,
-    config: Any = None,
+    config: Mapping[str, Any] | None = None,
     *,
     source: str | Path | None = None,
     overwrite: bool = False,
@@ -30,7 +30,7 @@ def save_model(
 ) -> Path:
     """Write a model, carved or not; the folder appears whole or not at all.
 
-    `config`: that of a module which is none of transformers' and has none of its own. `source`: the folder whose
+    `config`: what config.json holds for a module that is none of transformers'. `source`: the folder whose
     tokenizer and task settings go along. `beside` writes further files into the folder.
     """
     check_finite(model)
@@ -42,8 +42,7 @@ def save_model(
                 write_code(scratch, plain_class(type(model)))
         else:  # a module of the user's own around an encoder: only its owner can build it
             safetensors.torch.save_model(model, str(scratch / "model.safetensors"), metadata={"format": "pt"})
-            plain = (config or model.config).to_dict()
-            (scratch / "config.json").write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
+            (scratch / "config.json").write_text(json.dumps(config or {}, indent=2) + "\n", encoding="utf-8")
         if source is not None:
             for name in TOKENIZER_FILES:
                 if (Path(source) / name).is_file():
