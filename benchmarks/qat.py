@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import torch
 from subjects import SEED, Log, Split, Subject, machine, plain_graph, work_folder
@@ -28,7 +27,6 @@ from laconic.export import GRAPH
 from laconic.folder import ModelFolder, open_folder
 from laconic.graphs.write_onnxruntime import write_onnxruntime
 from laconic.graphs.write_qdq import write_qdq
-from laconic.measure.fidelity import mean_abs_logit_change
 from laconic.measure.score import Score, answer, compare, score
 from laconic.prune import PruneSettings, train_widths
 from laconic.qat import FakeQuantized, QatSettings, Trained, train_int8
@@ -157,9 +155,9 @@ def agreement(case: Case, done: Trained, proto: Any) -> list[tuple[str, float, f
     own = answer(case.predictor(engines.load("torch", model)), case.split.report)
     found = []
     for name in (one for one in engines.installed() if one != "torch"):
-        other = answer(case.int8(proto, done.quant_map, "agreement", name), case.split.report)
-        same = float(np.mean([a == b for a, b in zip(own.answers, other.answers, strict=True)]))
-        found.append((name, same, mean_abs_logit_change(own.logits, other.logits, case.folder.task.centred_axis)))
+        other = case.int8(proto, done.quant_map, "agreement", name)
+        seen = compare(other, case.split.report, own, answer(other, case.split.report))
+        found.append((name, seen.same_answer, seen.mean_abs_logit_change or 0.0))
     return found
 
 
@@ -178,7 +176,7 @@ def show(log: Log, case: Case, found: Mapping[str, Predictor], against: str = PT
         if seen.drop is None or other.drop is None:
             continue
         drop, low, high = (100 * value for value in (seen.drop.drop, seen.drop.low, seen.drop.high))
-        gain, least, most = (-100 * value for value in (other.drop.drop, other.drop.high, other.drop.low))
+        gain, least, most = (0.0 - 100 * value for value in (other.drop.drop, other.drop.high, other.drop.low))
         added = "" if what in (against, CONTROL) else f"{gain:+.2f} ({least:+.2f} to {most:+.2f})"
         change = f"{seen.mean_abs_logit_change:.4f}" if seen.mean_abs_logit_change is not None else ""
         same = f"{100 * seen.same_answer:.2f} %"

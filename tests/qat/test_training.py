@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
 
@@ -48,8 +49,6 @@ def trained(subject, tmp_path_factory):
 
 
 def test_what_is_kept_is_what_the_engines_compute(subject, trained, tmp_path):
-    import onnx
-
     proto = graph_of(load_module(trained.folder))
     onnx.save_model(write_onnxruntime(proto, trained.quant_map), tmp_path / "fused.onnx")
     onnx.save_model(write_qdq(proto, trained.quant_map, signed=False), tmp_path / "standard.onnx")
@@ -74,6 +73,7 @@ def test_a_second_call_gives_the_same_at_once(subject, trained, monkeypatch):
     assert not list(trained.folder.parent.parent.glob("checkpoint-*"))
 
 
+@pytest.mark.slow
 def test_a_training_that_was_cut_off_goes_on_to_the_same_result(subject, trained, tmp_path, monkeypatch):
     class Cut(Exception):
         pass
@@ -130,6 +130,7 @@ def test_without_pact_there_are_no_clips_and_without_distillation_no_teacher_run
     assert len(trainer.optimizer.param_groups) == 2
 
 
+@pytest.mark.slow
 def test_training_brings_answers_back_that_rounding_takes(subject, tmp_path):
     coarse = replace(QUICK, weight_quantize_type="abs_max", smooth="off", distill_hidden=1.0)
     trainer = trainer_of(subject, tmp_path, coarse, max_steps=40, save_steps=20, logging_steps=5)
@@ -137,6 +138,7 @@ def test_training_brings_answers_back_that_rounding_takes(subject, tmp_path):
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.slow
 def test_accumulated_parts_are_one_larger_batch(subject, tmp_path):
     plain = {"max_steps": 3, "learning_rate": 0.02, "optim": "sgd"}
     whole = trainer_of(subject, tmp_path / "whole", QUICK, **plain)
@@ -148,6 +150,7 @@ def test_accumulated_parts_are_one_larger_batch(subject, tmp_path):
         assert int(one.steps) == int(other.steps) == 3
 
 
+@pytest.mark.slow
 def test_ranges_at_run_time_give_layers_without_range(subject, tmp_path):
     found = train(subject, tmp_path, replace(QUICK, activation_quantize_type="abs_max"), max_steps=2)
     assert all(layer.range is None for layer in found.quant_map.layers.values())
