@@ -153,7 +153,7 @@ def _score(scored: Score | None) -> dict[str, Any]:
         return {"score": None}
     return {
         "score": scored.value,
-        "interval": list(scored.interval or ()),
+        "interval": None if scored.interval is None else list(scored.interval),
         "metrics": scored.metrics,
         "rows": scored.rows,
         "evaluation_seconds": scored.seconds,
