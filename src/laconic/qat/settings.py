@@ -18,10 +18,10 @@ RANGES = (MOVING, WINDOW, AT_RUN_TIME)
 class QatSettings:
     """What `qat` is told; every option of SPEC's table by its name.
 
-    >>> QatSettings(activation_quantize_type="moving")
+    >>> QatSettings(activation_quantize_type="absmax")
     Traceback (most recent call last):
-    laconic.errors.UserError: There is no 'activation_quantize_type' called 'moving'. Did you mean 'moving_average_abs_max'?
-    """  # noqa: E501
+    laconic.errors.UserError: There is no 'activation_quantize_type' called 'absmax'. Did you mean 'abs_max'?
+    """
 
     weight_quantize_type: str = "channel_wise_abs_max"
     activation_quantize_type: str = MOVING

@@ -46,8 +46,8 @@ def load(
 
 
 def open_encoder(opened: Artifact) -> Encoder:
-    """Read the artifact's tokenizer; a model of its owner's may have come without."""
-    if "tokenizer.json" not in opened.manifest.files:
+    """Read the artifact's tokenizer; a live model may have come without. One that is there must be listed."""
+    if "tokenizer.json" not in opened.manifest.files and not (opened.folder / "tokenizer.json").exists():
         config = json.loads(opened.path("config.json").read_text(encoding="utf-8"))
         return NoTokenizer(opened.manifest.pad_token_id, int(config.get("vocab_size") or 1))
     return Encoder.from_file(opened.path("tokenizer.json"), opened.manifest.pad_token_id)
