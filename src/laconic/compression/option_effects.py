@@ -48,9 +48,9 @@ def check(
     `given`: the names that the user set. `scored`: whether there are labelled eval rows. `bounds`: the metric's.
 
     >>> from laconic.strategy import parse_all
-    >>> check(CompressOptions(smooth=1), parse_all("dynamic"), {"smooth"})
+    >>> check(CompressOptions(bias_correction=True), parse_all("dynamic"), {"bias_correction"})
     Traceback (most recent call last):
-    laconic.errors.UserError: The '--smooth' option (1.0) has no effect with the strategy 'dynamic'. It is for ptq or qat.
+    laconic.errors.UserError: The '--bias_correction' option has no effect with the strategy 'dynamic'. It is for ptq.
     """
     _check_effect(options, plans, given)
     if "calibration_rows" in given and (options.batch_size_list or options.batch_num_list):
