@@ -48,10 +48,10 @@ def check(
     `given`: the names that the user set. `scored`: whether there are labelled eval rows. `bounds`: the metric's.
 
     >>> from laconic.strategy import parse_all
-    >>> check(CompressOptions(bias_correction=True), parse_all("dynamic"), {"bias_correction"})
+    >>> check(CompressOptions(smooth=0.5), parse_all("dynamic"), {"smooth"})
     Traceback (most recent call last):
-    laconic.errors.UserError: The '--bias_correction' option has no effect with the strategy 'dynamic'. It is for ptq.
-    """
+    laconic.errors.UserError: The '--smooth' option (0.5) has no effect with the strategy 'dynamic'. It is for ptq or qat.
+    """  # noqa: E501
     _check_effect(options, plans, given)
     if "calibration_rows" in given and (options.batch_size_list or options.batch_num_list):
         _refuse("calibration_rows", "beside --batch_size_list and --batch_num_list, which say how many rows")
