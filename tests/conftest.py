@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from scheduling import ByFileOrPage
 
     return ByFileOrPage(config, log)
+
+
+@pytest.fixture(scope="session")
+def short_timings() -> Iterator[None]:
+    """For runs of compress: what is timed does not matter to tests; that it is timed does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("laconic.compression.trial.SECONDS", 0.01)
+        yield
 
 
 @pytest.fixture(scope="session")

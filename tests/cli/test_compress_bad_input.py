@@ -19,14 +19,9 @@ from onnx import numpy_helper
 from commands import Laconic, Ran
 from compressible import Place, layer_name, write_place
 
+pytestmark = pytest.mark.usefixtures("short_timings")
+
 Folder = Callable[..., Path]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def short_timings() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("laconic.compression.trial.SECONDS", 0.01)
-        yield
 
 
 @pytest.fixture(scope="module")

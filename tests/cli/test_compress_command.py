@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from laconic import runtime
 from laconic.artifact import read, sha256
 from models import build
 
+pytestmark = pytest.mark.usefixtures("short_timings")
+
 Folder = Callable[..., Path]
 KINDS = {"SequenceClassification": "text", "TokenClassification": "words", "QuestionAnswering": "question"}
 ASKED: dict[str, Any] = {
@@ -26,13 +28,6 @@ ASKED: dict[str, Any] = {
     "TokenClassification": "the dark river",
     "QuestionAnswering": ("what is the capital", "the dark river"),
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def short_timings() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("laconic.compression.trial.SECONDS", 0.01)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,7 @@ from laconic.cli import parser_of
 from laconic.cli.compress_config import put_config
 from laconic.errors import UserError
 
-
-@pytest.fixture(autouse=True, scope="module")
-def short_timings() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("laconic.compression.trial.SECONDS", 0.01)
-        yield
+pytestmark = pytest.mark.usefixtures("short_timings")
 
 
 @pytest.fixture(scope="module")

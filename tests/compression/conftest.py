@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,11 +27,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Places:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def short_timings() -> Iterator[None]:
-    """What is timed does not matter here; that it is timed does."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("laconic.compression.trial.SECONDS", 0.01)
-        yield
+def timings(short_timings: None) -> None:
+    """All runs here are timed shortly."""
 
 
 def tree(folder: Path) -> dict[str, bytes]:

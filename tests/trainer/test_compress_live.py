@@ -20,7 +20,7 @@ from laconic import CompressionArguments, PdArgumentParser, runtime
 from laconic.measure.check import check
 from live import TAGS, arguments, classified, folder, load, texts, trainer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_timings")]
 
 
 def torch_logits(model: Any, tokenizer: Any, rows: list[dict[str, Any]]) -> list[Any]:

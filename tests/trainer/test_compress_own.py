@@ -16,7 +16,7 @@ from laconic import OFA, runtime
 from laconic.measure.check import check
 from live import arguments, both_ends, folder, load, pointed, pointers, trainer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_timings")]
 LABELS = ["start_ids", "end_ids"]
 
 

@@ -13,7 +13,6 @@ import torch
 from torch import nn
 from transformers import TrainingArguments, set_seed
 
-from ..artifact import sha256
 from ..carve import Shape, carve, shape_of, twin
 from ..engines.torch import input_names
 from ..errors import UserError
@@ -36,7 +35,7 @@ from ..train.scored_run import (
     write_result,
 )
 from ..train.settings import steps_of
-from ..train.teacher import open_teacher
+from ..train.teacher import open_teacher, teacher_marks
 from .carved_folder import carved_writer
 from .elastic import Elastic
 from .elastic_trainer import ElasticTrainer
@@ -45,17 +44,10 @@ from .settings import PruneSettings, Target
 
 REFUSED = {
     "gradient_checkpointing": "Elastic widths lend their weights for one call only.",
-    "auto_find_batch_size": "Name one with --per_device_train_batch_size.",
-    "label_smoothing_factor": "The teacher's answers are soft already: see --distill_temperature.",
     "neftune_noise_alpha": "The student's embeddings are compared with the teacher's.",
     "torch_compile": "Elastic widths are no fixed graph.",
-    "fsdp": "Processes each hold the whole model: use torchrun.",
-    "deepspeed": "Processes each hold the whole model: use torchrun.",
-    "eval_on_start": "A width is scored first after 'save_steps' steps.",
-    "eval_steps": "Widths are scored every 'save_steps' steps.",
-    "eval_delay": "Widths are scored every 'save_steps' steps.",
 }
-"""Training options that cannot have their effect here, and why."""
+"""Training options that cannot have their effect here alone, and why."""
 
 
 @dataclass(frozen=True)
@@ -156,8 +148,7 @@ def pruning_arguments(training: Mapping[str, Any], work: Path, seed: int) -> Tra
 
 
 def _mark(folder: ModelFolder, arguments: TrainingArguments, settings: PruneSettings, *examples: Sequence[Any]) -> str:
-    teacher = () if settings.teacher is None else sorted(p for p in settings.teacher.iterdir() if p.is_file())
-    decisive = [settings.as_json(), [sha256(path) for path in teacher], arguments.world_size]
+    decisive = [settings.as_json(), teacher_marks(settings), arguments.world_size]
     return fingerprint(folder.path, folder.task, arguments, *examples, decisive)
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from transformers import TrainingArguments, set_seed
 
-from ..artifact import sha256
 from ..engines.torch import check_finite, input_names
 from ..errors import UserError
 from ..families import find
@@ -35,7 +34,7 @@ from ..train.scored_run import (
     write_result,
 )
 from ..train.settings import steps_of
-from ..train.teacher import open_teacher
+from ..train.teacher import open_teacher, teacher_marks
 from .input_quantizer import LARGEST_WINDOW
 from .int8_trainer import NAME, Int8Trainer
 from .model import FakeQuantized
@@ -44,17 +43,10 @@ from .start import find_start, first_position_only
 
 REFUSED = {
     "gradient_checkpointing": "Inputs would be looked at twice.",
-    "auto_find_batch_size": "Name one with --per_device_train_batch_size.",
-    "label_smoothing_factor": "The teacher's answers are soft already: see --distill_temperature.",
     "neftune_noise_alpha": "Noise would widen the ranges.",
     "torch_compile": "Ranges change with every step.",
-    "fsdp": "Processes each hold the whole model: use torchrun.",
-    "deepspeed": "Processes each hold the whole model: use torchrun.",
-    "eval_on_start": "The model is scored first after 'save_steps' steps.",
-    "eval_steps": "The model is scored every 'save_steps' steps.",
-    "eval_delay": "The model is scored every 'save_steps' steps.",
 }
-"""Training options that cannot have their effect here, and why."""
+"""Training options that cannot have their effect here alone, and why."""
 START, MAP = "start.npz", "quant_map.npz"
 
 
@@ -196,9 +188,8 @@ def _mark(
     skip_layers: Sequence[str],
     *examples: Sequence[Any],
 ) -> str:
-    teacher = () if settings.teacher is None else sorted(p for p in settings.teacher.iterdir() if p.is_file())
     calibrates = repr([samples.features, samples.judging, sorted(samples.sets.items())])
-    decisive = [settings.as_json(), [sha256(path) for path in teacher], arguments.world_size, list(skip_layers)]
+    decisive = [settings.as_json(), teacher_marks(settings), arguments.world_size, list(skip_layers)]
     decisive.append(hashlib.sha256(calibrates.encode()).hexdigest())
     return fingerprint(folder.path, folder.task, arguments, *examples, decisive)
 

@@ -29,14 +29,24 @@ DEFAULTS: dict[str, Any] = {
     "save_steps": 100,
     "logging_steps": 500,
 }
+REFUSED = {
+    "auto_find_batch_size": "Name one with --per_device_train_batch_size.",
+    "label_smoothing_factor": "The teacher's answers are soft already: see --distill_temperature.",
+    "fsdp": "Processes each hold the whole model: use torchrun.",
+    "deepspeed": "Processes each hold the whole model: use torchrun.",
+    "eval_on_start": "The first score is taken after 'save_steps' steps.",
+    "eval_steps": "Scores are taken every 'save_steps' steps.",
+    "eval_delay": "Scores are taken every 'save_steps' steps.",
+}
+"""Training options that can have their effect in none of these trainings, and why."""
 RESULT = "result.json"
 
 
 def scored_arguments(
     training: Mapping[str, Any], work: Path, seed: int, refused: Mapping[str, str], what: str
 ) -> TrainingArguments:
-    """Options of transformers with the defaults of compression; those in `refused` are, with their reason."""
-    for name, why in refused.items():
+    """Options of transformers with the defaults of compression; those in `refused` are too, with their reason."""
+    for name, why in {**refused, **REFUSED}.items():
         if training.get(name):
             raise UserError(f"The '--{name}' option has no effect on {what}.", hint=why)
     if str(training.get("save_strategy", "steps")) not in ("steps", "SaveStrategy.STEPS"):

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import nn
 
+from ..artifact import sha256
 from ..carve import shape_of
 from ..engines.torch import load_module
 from ..errors import UserError
@@ -37,3 +38,10 @@ def open_teacher(model: nn.Module, family: Family | None, settings: LossSettings
             hint = "Set --distill_hidden 0 to learn from its answers alone."
             raise UserError(f"{what}: their hidden states cannot be compared.", where=where, hint=hint)
     return teacher, own
+
+
+def teacher_marks(settings: LossSettings) -> list[str]:
+    """What the teacher's files hold, as hashes; none where the model teaches itself."""
+    if settings.teacher is None:
+        return []
+    return [sha256(path) for path in sorted(settings.teacher.iterdir()) if path.is_file()]
