@@ -72,3 +72,12 @@ def test_run_gives_results_in_the_order_given_without_padding(lengths, batch_siz
 def test_results_do_not_keep_their_padded_batch_alive():
     rows = run(Echo(), features([60, 1]), 0)
     assert all(row.base is None for row in rows)
+
+
+def test_a_mask_of_some_rows_counts_for_them_alone():
+    plain, holed = (Feature(i, np.arange(1, 4 + i), np.zeros(3 + i, np.int64)) for i in range(2))
+    holed.more["attention_mask"] = np.array([1, 0, 1, 1])
+    for rows in ([plain, holed], [holed, plain]):
+        pairs = zip(rows, pad(rows, 0)["attention_mask"].tolist(), strict=True)
+        masks = {len(feature): mask for feature, mask in pairs}
+        assert masks == {3: [1, 1, 1, 0], 4: [1, 0, 1, 1]}

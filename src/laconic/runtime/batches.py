@@ -62,10 +62,10 @@ def pad(features: Sequence[Feature], pad_id: int) -> Batch:
     attention_mask, token_type_ids = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     for row, feature in enumerate(features):
         input_ids[row, : len(feature)] = feature.input_ids
-        attention_mask[row, : len(feature)] = 1
+        attention_mask[row, : len(feature)] = feature.more.get("attention_mask", 1)
         token_type_ids[row, : len(feature)] = feature.token_type_ids
     batch = {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids}
-    return {**batch, **{name: _stack(features, name, shape[1]) for name in features[0].more}}
+    return {**batch, **{name: _stack(features, name, shape[1]) for name in features[0].more if name not in batch}}
 
 
 def _stack(features: Sequence[Feature], name: str, longest: int) -> NDArray[Any]:
