@@ -54,7 +54,7 @@ def test_killed_run_leaves_all_or_nothing(tmp_path: Path) -> None:
     with Killer(tmp_path) as killer:
         right, seconds = timed(killer, words, output)
         shutil.rmtree(output)
-        for _ in range(6):
+        for _ in range(4):
             code, _ = killer.run(*words, kill_after=draw.uniform(0, 1.05 * seconds))
             killed += code == -9
             assert code in (-9, 0), killer.log.read_text()
@@ -68,7 +68,7 @@ def test_killed_run_leaves_all_or_nothing(tmp_path: Path) -> None:
                 shutil.rmtree(output)
             else:
                 assert code == -9
-        assert killed >= 2
+        assert killed >= 1
         code, _ = killer.run(*words)  # over what the last kill left
         assert code == 0, killer.log.read_text()
     assert logits(output / "best") == right
@@ -82,7 +82,7 @@ def test_killed_overwrite_keeps_the_old_run_until_the_new_one_is_whole(tmp_path:
     draw = random.Random(1)  # noqa: S311 - nothing secret
     with Killer(tmp_path) as killer:
         right, seconds = timed(killer, words, output)
-        for _ in range(5):
+        for _ in range(3):
             code, _ = killer.run(*words, "--overwrite_output_dir", kill_after=draw.uniform(0.5, 1.05) * seconds)
             assert code in (-9, 0), killer.log.read_text()
             assert killer.run(*words)[0] == 1  # refuses, and tidies up

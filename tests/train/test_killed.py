@@ -93,13 +93,13 @@ def export_command(tmp_path: Path) -> list[str | Path]:
 @pytest.mark.slow
 def test_killed_finetune_leaves_all_or_nothing(finetune_command: list[str | Path], tmp_path: Path) -> None:
     with Killer(tmp_path) as killer:
-        kill_again_and_again(killer, finetune_command, tmp_path / "out", of_model, 10)
+        kill_again_and_again(killer, finetune_command, tmp_path / "out", of_model, 5)
 
 
 @pytest.mark.slow
 def test_killed_export_leaves_all_or_nothing(export_command: list[str | Path], tmp_path: Path) -> None:
     with Killer(tmp_path) as killer:
-        kill_again_and_again(killer, export_command, tmp_path / "out", of_artifact, 10)
+        kill_again_and_again(killer, export_command, tmp_path / "out", of_artifact, 4)
 
 
 @pytest.mark.long
