@@ -42,11 +42,13 @@ STEPS = {"mrpc": (230, 16), "tnews": (200, 32), "msra_ner": (120, 16), "cmrc2018
 FEWER = {"cmrc2018": 100}
 """Rows that choose, where a row is several long windows (500 elsewhere)."""
 FP32, PTQ, QAT, CONTROL = "FP32", "PTQ", "QAT", "FP32, trained on"
+OVER = "QAT over PTQ"
 VARIANTS = {
-    "PACT, distillation": SETTINGS,
-    "PACT, labels alone": replace(SETTINGS, distill_logits=0.0),
-    "no PACT, distillation": replace(SETTINGS, use_pact=False),
-    "no PACT, labels alone": replace(SETTINGS, use_pact=False, distill_logits=0.0),
+    "PACT, labels and distillation": SETTINGS,
+    "PACT, distillation": replace(SETTINGS, label_loss=0.0),
+    "PACT, labels": replace(SETTINGS, distill_logits=0.0),
+    "no PACT, labels and distillation": replace(SETTINGS, use_pact=False),
+    "no PACT, labels": replace(SETTINGS, use_pact=False, distill_logits=0.0),
 }
 
 
@@ -161,8 +163,32 @@ def agreement(case: Case, done: Trained, proto: Any) -> list[tuple[str, float, f
     return found
 
 
-def show(log: Log, case: Case, found: Mapping[str, Predictor], against: str = PTQ) -> dict[str, tuple[float, int]]:
-    """One line each; gives drops, and what QAT adds, with the number of rows."""
+@dataclass(frozen=True)
+class Seen:
+    """A paired difference in points, the ends of its interval, and on how many rows."""
+
+    value: float
+    low: float
+    high: float
+    rows: int
+
+    @classmethod
+    def pooled(cls, every: Sequence[Seen]) -> Seen:
+        """Weighed by rows; the models' rows are independent, so that the halves of intervals add as squares."""
+        rows = sum(one.rows for one in every)
+        value = sum(one.rows / rows * one.value for one in every)
+        below, above = (
+            sum((one.rows / rows * (getattr(one, name) - one.value)) ** 2 for one in every) ** 0.5
+            for name in ("low", "high")
+        )
+        return cls(value, value - below, value + above, rows)
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+
+def show(log: Log, case: Case, found: Mapping[str, Predictor], against: str = PTQ) -> dict[str, Seen]:
+    """One line each; gives drops, and what QAT adds to PTQ."""
     rows, name = case.split.report, case.subject.name
     scored: dict[str, Score] = {what: score(one, rows) for what, one in found.items()}
     pooled = {}
@@ -177,11 +203,14 @@ def show(log: Log, case: Case, found: Mapping[str, Predictor], against: str = PT
             continue
         drop, low, high = (100 * value for value in (seen.drop.drop, seen.drop.low, seen.drop.high))
         gain, least, most = (0.0 - 100 * value for value in (other.drop.drop, other.drop.high, other.drop.low))
-        added = "" if what in (against, CONTROL) else f"{gain:+.2f} ({least:+.2f} to {most:+.2f})"
+        lost, won = Seen(drop, low, high, len(rows)), Seen(gain, least, most, len(rows))
+        added = "" if what in (against, CONTROL) else str(won)
         change = f"{seen.mean_abs_logit_change:.4f}" if seen.mean_abs_logit_change is not None else ""
         same = f"{100 * seen.same_answer:.2f} %"
-        log.row(name, what, metrics, f"{drop:.2f} ({low:.2f} to {high:.2f})", added, same, change, str(len(rows)))
-        pooled[what] = drop, len(rows)
+        log.row(name, what, metrics, str(lost), added, same, change, str(len(rows)))
+        pooled[what] = lost
+        if what == QAT:
+            pooled[OVER] = won
     return pooled
 
 
@@ -236,26 +265,20 @@ def main() -> None:
             agreements += [(name, *one) for one in agreement(case, done, proto)]
         log()
         log.head(*COLUMNS)
-        drops: dict[str, list[tuple[float, int]]] = {}
+        drops: dict[str, list[Seen]] = {}
         for case, found in opened:
             for what, drop in show(log, case, found).items():
                 drops.setdefault(what, []).append(drop)
         log()
         for what, every in drops.items():
-            log(f"{what}: drop pooled over {_rows(every)} dev rows of {len(every)} models: {_pooled(every):.2f} points")
+            over = Seen.pooled(every)
+            name = what if what == OVER else f"{what}, drop"
+            log(f"{name}, pooled over {over.rows} dev rows of {len(every)} models: {over} points")
         log()
         log("The exported graph against the fake-quantized torch model, on the dev rows:")
         log.head("model", "engine", "same answer", "mean abs. Δlogit")
         for name, engine, same, moved in agreements:
             log.row(name, engine, f"{100 * same:.2f} %", f"{moved:.5f}")
-
-
-def _rows(every: Sequence[tuple[float, int]]) -> int:
-    return sum(count for _, count in every)
-
-
-def _pooled(every: Sequence[tuple[float, int]]) -> float:
-    return sum(drop * count for drop, count in every) / _rows(every)
 
 
 if __name__ == "__main__":
