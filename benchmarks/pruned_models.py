@@ -18,7 +18,7 @@ from statistics import geometric_mean
 from typing import Any
 
 import torch
-from subjects import SEED, Log, Split, Subject, machine, work_folder
+from subjects import LABEL_LOSS, SEED, Log, Split, Subject, machine, work_folder
 
 from laconic import engines, runtime
 from laconic.folder import ModelFolder, open_folder
@@ -30,8 +30,6 @@ from laconic.runtime import Predictor
 SETTINGS = PruneSettings(width_mult_list="3/4", distill_hidden=1.0)  # type: ignore[arg-type]
 STEPS = {"mrpc": (230, 16), "tnews": (200, 32), "msra_ner": (400, 16), "cmrc2018": (200, 8)}
 """Steps and rows a step: few, as untrained slices of these models answer almost like the whole already."""
-LABEL_LOSS = {"msra_ner": 1.0, "cmrc2018": 1.0}
-"""Where the model has not learnt all that its rows hold, these teach too; the control has the same rows and losses."""
 FEWER = {"cmrc2018": 100}
 """Rows that choose, and that tell importance, where a row is several long windows (500 and 512 elsewhere)."""
 BATCH, LENGTH = 16, 128

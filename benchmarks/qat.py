@@ -3,9 +3,11 @@
     python benchmarks/qat.py MODELS DATA [NAME …] [--ablate NAME] [--work DIR] [--out benchmarks/results/qat.md]
 
 PTQ: of three calibrators the one whose logits move least on rows drawn from the training rows, which train nothing.
-Those rows choose the step of QAT too. The control is the FP32 model trained on with the same rows, steps and losses.
-Dev rows report, and choose nothing. All INT8 runs in ONNX Runtime's fused graph. `--ablate`: one model with and without
-PACT, with and without distillation. --work keeps trainings. To try it: --steps 4 --rows 50.
+Those rows choose the step of QAT too, which learns from the FP32 model's answers, and from labels where `LABEL_LOSS`
+says so. The control is the FP32 model trained on with the same rows and steps, from both: its own answers alone would
+leave it as it is. Dev rows report, and choose nothing. All INT8 runs in ONNX Runtime's fused graph. `--ablate`: one
+model with and without PACT, from labels, from the FP32 model and from both. --work keeps trainings. To try it:
+--steps 4 --rows 50.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import Any
 
 import onnx
 import torch
-from subjects import SEED, Log, Split, Subject, machine, plain_graph, work_folder
+from subjects import LABEL_LOSS, SEED, Log, Split, Subject, machine, plain_graph, work_folder
 
 from laconic import engines, runtime
 from laconic.engines.torch import load_module
@@ -44,10 +46,10 @@ FEWER = {"cmrc2018": 100}
 FP32, PTQ, QAT, CONTROL = "FP32", "PTQ", "QAT", "FP32, trained on"
 OVER = "QAT over PTQ"
 VARIANTS = {
-    "PACT, labels and distillation": SETTINGS,
     "PACT, distillation": replace(SETTINGS, label_loss=0.0),
+    "PACT, labels and distillation": SETTINGS,
     "PACT, labels": replace(SETTINGS, distill_logits=0.0),
-    "no PACT, labels and distillation": replace(SETTINGS, use_pact=False),
+    "no PACT, distillation": replace(SETTINGS, use_pact=False, label_loss=0.0),
     "no PACT, labels": replace(SETTINGS, use_pact=False, distill_logits=0.0),
 }
 
@@ -64,6 +66,10 @@ class Case:
     split: Split
     options: Mapping[str, Any]
     scratch: Path
+
+    @property
+    def settings(self) -> QatSettings:
+        return replace(SETTINGS, label_loss=LABEL_LOSS.get(self.subject.name, 0.0))
 
     @classmethod
     def of(cls, subject: Subject, scratch: Path, rows: int | None, steps: int | None, rate: float) -> Case:
@@ -136,7 +142,7 @@ def trained(case: Case, settings: QatSettings, name: str, log: Log) -> tuple[Tra
 
 
 def control(case: Case, log: Log) -> Predictor:
-    """The FP32 model after the same steps with the same losses."""
+    """The FP32 model after the same steps, from labels and its own answers."""
     settings = PruneSettings(
         width_mult_list=(1,),  # type: ignore[arg-type]
         distill_hidden=SETTINGS.distill_hidden,
@@ -220,9 +226,10 @@ COLUMNS = ("model", "what", "score", "drop (95 %)", "over PTQ (95 %)", "same ans
 def ablate(log: Log, case: Case) -> None:
     """PACT and distillation, each on and off."""
     found = {FP32: case.exact, PTQ: calibrated(case, log)}
-    for number, (what, settings) in enumerate(VARIANTS.items()):
-        done, proto = trained(case, settings, "qat" if number == 0 else f"qat-{number}", log)
-        found[what] = case.int8(proto, done.quant_map, f"variant-{number}")
+    for what, settings in VARIANTS.items():
+        name = "qat" if settings == case.settings else what.replace(", ", "-").replace(" ", "-")
+        done, proto = trained(case, settings, name, log)
+        found[what] = case.int8(proto, done.quant_map, name)
     log()
     log.head(*COLUMNS)
     show(log, case, found)
@@ -258,7 +265,7 @@ def main() -> None:
         for name in asked.names:
             case = case_of(name)
             point = calibrated(case, log)
-            done, proto = trained(case, SETTINGS, "qat", log)
+            done, proto = trained(case, case.settings, "qat", log)
             trained_on = control(case, log)
             int8 = case.int8(proto, done.quant_map, "qat")
             opened.append((case, {FP32: case.exact, PTQ: point, QAT: int8, CONTROL: trained_on}))
