@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from scenario import encode, open_model, parse, read_examples, run
 from transformers import AutoTokenizer, DataCollatorWithPadding
 
 from laconic import Trainer, load_model
 from laconic.cli.console import progress
 from laconic.compression.result import CompressionResult
 from laconic.folder import ModelFolder
+from scenario import encode, open_model, parse, read_examples, run
 
 
 def main() -> CompressionResult:

@@ -1,4 +1,4 @@
-"""Compress a classifier of texts or pairs of texts: tnews, afqmc, iflytek, ocnli, cmnli, cluewsc2020, csl, mrpc, your own.
+"""Compress a classifier of texts or of pairs: tnews, afqmc, iflytek, ocnli, cmnli, cluewsc2020, csl, mrpc, your own.
 
 DATA holds a folder for each data set, MODELS the fine-tuned models. INT8 by calibration:
 
@@ -13,12 +13,12 @@ Pruned and INT8, with all of config.yml's training but only so many steps of it:
 
 from __future__ import annotations
 
-from scenario import encode, open_model, parse, read_examples, run
 from transformers import AutoTokenizer, DataCollatorWithPadding
 
 from laconic import Trainer, load_model
 from laconic.cli.console import progress
 from laconic.compression.result import CompressionResult
+from scenario import encode, open_model, parse, read_examples, run
 
 
 def main() -> CompressionResult:

@@ -5,18 +5,18 @@ DATA holds a folder for each data set, MODELS the fine-tuned models:
     python examples/compress_token_cls.py --config examples/config.yml --dataset msra_ner --data_dir DATA \\
         --model_name_or_path MODELS/msra_ner --output_dir compressed/msra_ner --strategy ptq
 
-Sentences that are longer than `--max_seq_length` are cut into windows, each word labelled in one of them; an entity that
-stands at a cut counts as two.
+Sentences that are longer than `--max_seq_length` are cut into windows, each a row of its own: an entity that stands at
+a cut counts as two.
 """
 
 from __future__ import annotations
 
-from scenario import encode, open_model, parse, read_examples, run
 from transformers import AutoTokenizer, DataCollatorForTokenClassification
 
 from laconic import Trainer, load_model
 from laconic.cli.console import progress
 from laconic.compression.result import CompressionResult
+from scenario import encode, open_model, parse, read_examples, run
 
 
 def main() -> CompressionResult:

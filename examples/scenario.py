@@ -1,4 +1,4 @@
-"""What the three scripts share: their arguments, the model's task, its rows as features, and what is told at the end."""
+"""What the three scripts share: their arguments, the model's task, rows as features, and what is told at the end."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from laconic import CompressionArguments, PdArgumentParser, UserError
 from laconic.cli.compress_table import show
@@ -71,14 +73,12 @@ def encode(folder: ModelFolder, examples: Sequence[Any]) -> list[dict[str, Any]]
 
     Rows of any other tokenization do as well: a `datasets.Dataset` or a list of dicts with `input_ids` and `labels`.
     """
-    return [
-        {
-            "input_ids": feature.input_ids.tolist(),
-            "token_type_ids": feature.token_type_ids.tolist(),
-            **{name: value.tolist() for name, value in folder.task.targets(examples[feature.example], feature).items()},
-        }
-        for feature in folder.task.features(examples, folder.encoder)
-    ]
+    rows = []
+    for feature in folder.task.features(examples, folder.encoder):
+        labels = folder.task.targets(examples[feature.example], feature)
+        inputs = {"input_ids": feature.input_ids, "token_type_ids": feature.token_type_ids}
+        rows.append({name: np.asarray(value).tolist() for name, value in {**inputs, **labels}.items()})
+    return rows
 
 
 def run(main: Callable[[], CompressionResult]) -> None:
