@@ -4,7 +4,7 @@ DATA holds a folder for each data set, MODELS the fine-tuned models. Exact match
 
     python examples/compress_qa.py --config examples/config.yml --dataset "clue cmrc2018" --data_dir DATA \\
         --model_name_or_path MODELS/cmrc2018 --output_dir compressed/cmrc2018 --strategy ptq \\
-        --max_seq_length 256 --max_eval_samples 500
+        --max_seq_length 256 --max_eval_samples 200
 """
 
 from __future__ import annotations

@@ -5,10 +5,11 @@ DATA holds a folder for each data set, MODELS the fine-tuned models. INT8 by cal
     python examples/compress_seq_cls.py --config examples/config.yml --dataset "clue tnews" --data_dir DATA \\
         --model_name_or_path MODELS/tnews --output_dir compressed/tnews --strategy ptq
 
-Pruned and INT8, with all of config.yml's training but only so many steps of it:
+Pruned and INT8, in a few steps to see it run; without `--max_steps` it trains the three epochs of config.yml:
 
     python examples/compress_seq_cls.py --config examples/config.yml --dataset tnews --data_dir DATA \\
-        --model_name_or_path MODELS/tnews --output_dir compressed/tnews-pruned --strategy dynabert+ptq --max_steps 20
+        --model_name_or_path MODELS/tnews --output_dir compressed/tnews-pruned --strategy dynabert+ptq \\
+        --max_steps 20 --max_eval_samples 500
 """
 
 from __future__ import annotations
