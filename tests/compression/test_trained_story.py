@@ -99,6 +99,25 @@ def test_ranges_at_run_time_are_exported_as_dynamics_graph_and_said_so(folder, t
 
 
 @pytest.mark.slow
+def test_a_drop_too_large_has_trained_layers_left_float_one_after_another(folder, tmp_path):
+    """Training at this rate ends all there was: no layer left float can mend it."""
+    result = run(folder, tmp_path, strategy="qat", learning_rate=1.0, max_steps=1, max_drop=0.0)
+    assert not result.met
+    names = [one.name for one in result.candidates]
+    assert names[:3] == ["qat", "qat-float1", "qat-float2"]
+    layers = {name: len(one.candidate.quant_map.layers) for name, one in zip(names, result.candidates, strict=True)}
+    assert layers["qat-float2"] == layers["qat"] - 2
+    assert all(runtime.load(tmp_path / "candidates" / name).predict(["the quick grace"]) for name in names)
+
+
+@pytest.mark.slow
+def test_trained_layers_that_do_harm_are_found_by_themselves(folder, tmp_path):
+    result = run(folder, tmp_path, strategy="qat", skip_layers="auto", max_steps=2)
+    assert set(result.sensitivity) >= set(result.best.candidate.quant_map.layers)
+    assert len(result.sensitivity) > 1
+
+
+@pytest.mark.slow
 def test_a_teacher_of_ones_own_teaches(folder, tmp_path):
     result = run(folder, tmp_path, strategy="qat", teacher_model_name_or_path=str(folder / "model"), max_steps=2)
     assert result.best.name == "qat"

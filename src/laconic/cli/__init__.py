@@ -13,6 +13,7 @@ from typing import Any, TextIO
 from .. import __version__
 from ..errors import Failure, UserError, missing_package, nearest
 from ..flags import underscored
+from ..processes import together
 
 COMMANDS: Mapping[str, str] = {
     "compress": "make a fine-tuned model small and fast, keep the best of what your rows say",
@@ -34,8 +35,12 @@ COMPRESS = {"torch", "transformers", "accelerate", "onnx", "onnxscript", "safete
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand; give its exit code: 0 done, 1 failed, 2 bad input."""
-    argv = list(sys.argv[1:] if argv is None else argv)
+    """Run one subcommand; give its exit code: 0 done, 1 failed, 2 bad input. Of several processes one speaks."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    return together(lambda: _main(words))
+
+
+def _main(argv: list[str]) -> int:
     try:
         try:
             with warnings.catch_warnings():

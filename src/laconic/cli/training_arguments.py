@@ -73,6 +73,8 @@ def read_more(words: list[str], others: Iterable[str]) -> dict[str, Any]:
 
     from transformers import HfArgumentParser, TrainingArguments
 
+    from ..train.isolated import isolated
+
     names = [word[2:].split("=")[0] for word in words if word.startswith("--")]
     known = TrainingArguments.__dataclass_fields__
     for name in names:
@@ -81,7 +83,7 @@ def read_more(words: list[str], others: Iterable[str]) -> dict[str, Any]:
             raise UserError(f"There is no option '--{name}'.", hint=hint)
     complaint = io.StringIO()
     try:
-        with contextlib.redirect_stderr(complaint):
+        with isolated(), contextlib.redirect_stderr(complaint):
             (parsed,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses(["--output_dir", "-", *words])
     except (SystemExit, ValueError) as error:
         last = complaint.getvalue().strip().splitlines()[-1:] or [str(error)]

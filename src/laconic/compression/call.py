@@ -11,6 +11,7 @@ from ..data import from_dataset, read
 from ..data.rows import Rows
 from ..errors import UserError, nearest
 from ..options import TaskOptions
+from ..processes import together
 from ..progress import SILENT, Progress
 from ..tasks import Columns
 from . import story
@@ -48,18 +49,22 @@ def compress(
     how, task, columns, training = _sort(options)
     asked = CompressOptions(strategy=strategy, **how)  # type: ignore[arg-type]
     task_options = TaskOptions(**task)
-    train, evaluation, test = (_rows(rows) for rows in (train_file, eval_file, test_file))
-    return story.compress(
-        model,
-        output_dir,
-        Data(train, evaluation, test, Columns(**columns)),
-        asked,
-        training=training,
-        task_options=task_options,
-        given={"strategy", *how},
-        overwrite=overwrite_output_dir,
-        progress=progress,
-    )
+
+    def tell() -> CompressionResult:
+        train, evaluation, test = (_rows(rows) for rows in (train_file, eval_file, test_file))
+        return story.compress(
+            model,
+            output_dir,
+            Data(train, evaluation, test, Columns(**columns)),
+            asked,
+            training=training,
+            task_options=task_options,
+            given={"strategy", *how},
+            overwrite=overwrite_output_dir,
+            progress=progress,
+        )
+
+    return together(tell)
 
 
 def _sort(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]:

@@ -11,6 +11,7 @@ from ..errors import UserError
 from ..families import find
 from ..folder import ModelFolder
 from ..graphs.first_position import keep_first_position
+from ..processes import on_all
 from ..qat import QatSettings, train_int8
 from ..qat.training import int8_arguments
 from ..strategy import Plan
@@ -88,7 +89,8 @@ def _train(parent: Parent, asking: tuple[Plan, ...], pruning: Pruning, scratch: 
         raise ValueError("Training for INT8 starts from calibration rows.")
     folder = parent.smaller.folder if parent.smaller else pruning.folder
     label = f"{parent.name}-{STEP}".strip("-")
-    done = train_int8(
+    done = on_all(
+        train_int8,
         folder,
         parent.source.proto,
         samples,

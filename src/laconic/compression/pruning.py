@@ -15,6 +15,7 @@ from ..carve import locate, shape_of
 from ..errors import UserError
 from ..families import find
 from ..folder import NOTES, ModelFolder
+from ..processes import on_all
 from ..progress import Progress
 from ..prune.dynabert import Pruned, pruning_arguments, train_widths
 from ..prune.settings import PruneSettings, Target
@@ -141,7 +142,8 @@ class Pruning:
 
     def _widths(self, folder: ModelFolder, prefix: str) -> list[Smaller]:
         vocabulary = self._vocabulary.vocabulary if prefix else None
-        done = train_widths(
+        done = on_all(
+            train_widths,
             folder,
             self.rows.train,
             self.rows.scoring,

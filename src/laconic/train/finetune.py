@@ -28,6 +28,7 @@ from ..engines.torch import check_finite, input_names
 from ..errors import Failure, UserError
 from ..measure.score import Score, score
 from ..options import KINDS, TaskOptions
+from ..processes import on_all
 from ..progress import SILENT, Progress
 from ..tasks import Columns, Encoder, Task
 from ..tasks.sequence_classification import PRIMARY
@@ -83,14 +84,43 @@ def finetune(
     encoder = folder.read_encoder(model_name_or_path, config)
     examples = task.read(train, columns, labelled=True)
     eval_examples = task.read(evaluation, columns, labelled=True)
+    done = on_all(
+        _train, model_name_or_path, task, encoder, examples, eval_examples, training or {}, work, progress=progress
+    )
+    _write(done, model_name_or_path, task, Path(output_dir), overwrite)
+    shutil.rmtree(work, ignore_errors=True)
+    return Finetuned(Path(output_dir), task, done.score, done.steps)
+
+
+@dataclass(frozen=True)
+class _Trained:
+    model: PreTrainedModel
+    score: Score
+    steps: int
+    mark: str
+
+
+def _train(
+    path: str | Path,
+    task: Task,
+    encoder: Encoder,
+    examples: Sequence[Any],
+    eval_examples: Sequence[Any],
+    training: Mapping[str, Any],
+    work: Path,
+    *,
+    progress: Progress = SILENT,
+) -> _Trained:
+    """Train as the best checkpoint has it; on every process the same."""
     with isolated():
-        arguments = training_arguments(training or {}, task, work)
+        arguments = training_arguments(training, task, work)
         set_seed(arguments.seed)
-        model = _model(model_name_or_path, task)
-        check_finite(model, str(model_name_or_path))
+        model = _model(path, task)
+        check_finite(model, str(path))
         dataset = FeatureDataset(task, examples, encoder)
-        mark = fingerprint(model_name_or_path, task, arguments, examples, eval_examples)
-        begun = resume(work, mark, progress)
+        mark = fingerprint(path, task, arguments, examples, eval_examples, [arguments.world_size])
+        with arguments.main_process_first(local=False):
+            begun = resume(work, mark, progress)
         try:
             trainer = _trainer(
                 model=model,
@@ -114,9 +144,7 @@ def finetune(
         except OSError as error:
             hint = "Make room and run it again: it goes on from its last checkpoint."
             raise Failure(f"Writing failed: {error.strerror or error}.", where=str(work), hint=hint) from error
-        _write(model, model_name_or_path, task, final, mark, Path(output_dir), overwrite)
-    shutil.rmtree(work, ignore_errors=True)
-    return Finetuned(Path(output_dir), task, final, trainer.state.global_step)
+        return _Trained(model, final, trainer.state.global_step, mark)
 
 
 def _task(path: str | Path, config: Mapping[str, Any], rows: Rows, columns: Columns, options: TaskOptions) -> Task:
@@ -182,19 +210,18 @@ def _score(trainer: TaskTrainer, task: Task, encoder: Encoder, examples: Sequenc
     return score(Predictor(task, encoder, engines.load("torch", trainer.model)), examples)
 
 
-def _write(
-    model: PreTrainedModel, source: str | Path, task: Task, final: Score, mark: str, output: Path, overwrite: bool
-) -> None:
+def _write(done: _Trained, source: str | Path, task: Task, output: Path, overwrite: bool) -> None:
+    final = done.score
     with whole_folder(output, overwrite=overwrite) as scratch:
         with as_os_errors():
-            model.save_pretrained(scratch)
+            done.model.save_pretrained(scratch)
         AutoTokenizer.from_pretrained(str(source), local_files_only=True).save_pretrained(scratch)
         files = sorted(path.name for path in scratch.iterdir())
         notes = {
             "task": tasks.to_json(task),
             "score": {"metric": final.metric, "value": final.value, "rows": final.rows, "on": "eval rows"},
             "laconic_version": __version__,
-            "run": mark,
+            "run": done.mark,
             "files": files,
         }
         text = json.dumps(notes, ensure_ascii=False, indent=2) + "\n"

@@ -16,6 +16,7 @@ from ..compression.source import Origin
 from ..errors import UserError
 from ..folder import ModelFolder, longest, read_task
 from ..options import TaskOptions
+from ..processes import together
 from ..progress import Progress
 from ..tasks import Own, Task
 from ..tasks.sequence_classification import MULTI
@@ -63,17 +64,23 @@ def compress_live(
         rows = {name: one.rows() for name, one in data.items()}
         evaluation = rows.get("eval_dataset") if scored else None
         train = rows.get("train_dataset") or (None if scored else rows.get("eval_dataset"))
-        return story.compress(
-            Origin(place.name, folder),
-            arguments.output_dir,
-            Data(train, evaluation),
-            run.options,
-            training=run.training,
-            given=run.given,
-            overwrite=overwrite or run.overwrite,
-            progress=progress,
-            criterion=_criterion(parts, labels, live),
-        )
+        criterion = _criterion(parts, labels, live)
+
+        def tell() -> CompressionResult:
+            return story.compress(
+                Origin(place.name, folder),
+                arguments.output_dir,
+                Data(train, evaluation),
+                run.options,
+                training=run.training,
+                given=run.given,
+                overwrite=overwrite or run.overwrite,
+                progress=progress,
+                criterion=criterion,
+            )
+
+        # Functions, datasets and the model are each process's own.
+        return together(tell, (folder, task, encoder, live.template, criterion))
 
 
 def _data(parts: Parts) -> dict[str, LiveData]:

@@ -14,13 +14,14 @@ from torch.utils.data import DataLoader, Subset, default_collate
 from ..compression.result import CompressionResult
 from ..errors import UserError
 from ..progress import SILENT, Progress
+from ..train.isolated import states
 from .arguments import CompressionArguments
 from .criterion import OlderLoss, loss_of
 from .judges import evaluator
 from .live import compress_live
 from .live_model import forward_names
 from .parts import Parts
-from .untouched import restored, states, untouched
+from .untouched import restored, untouched
 
 LABELS = ("labels", "start_positions", "end_positions")
 
