@@ -48,13 +48,22 @@ def start(*words: str | Path, **environment: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+def heard(child: subprocess.Popen[str]) -> tuple[str, str]:
+    """What a process says until it ends; one that hangs is ended, with all that it started."""
+    try:
+        return child.communicate(timeout=900)
+    except subprocess.TimeoutExpired:
+        child.terminate()
+        raise
+
+
 def two(*words: str | Path) -> list[tuple[int, str, str]]:
     """Exit code, output and errors of each of two processes that no launcher stands over."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     both = [start(*words, RANK=str(i), LOCAL_RANK=str(i), WORLD_SIZE="2", MASTER_PORT=port) for i in range(2)]
-    said = [one.communicate(timeout=240) for one in both]
+    said = [heard(one) for one in both]
     return [(one.returncode, *texts) for one, texts in zip(both, said, strict=True)]
 
 
@@ -64,7 +73,7 @@ def test_command_writes_and_speaks_once_and_gives_what_one_process_gives(
 ) -> None:
     steps = ("--strategy", strategy, *(("--algo_list", "min_max") if "qat" in strategy else ()))
     child = start(*TORCHRUN, "-m", "laconic", *command(model, tmp_path / "two", 4, *steps))
-    out, err = child.communicate(timeout=300)
+    out, err = heard(child)
     assert child.returncode == 0, err[-3000:]
     assert out.count("Next: laconic predict") == 1
     assert sorted(path.name for path in (tmp_path / "two").iterdir()) == ["best", "candidates", "result.json", "torch"]
@@ -88,7 +97,7 @@ def test_script_with_functions_of_its_own_ends_alike_on_both(
     tmp_path: Path, strategies: tuple[str, ...], made: set[str]
 ) -> None:
     child = start(*TORCHRUN, SCRIPT, folder(tmp_path / "model", layers=1), tmp_path / "out", *strategies)
-    _, err = child.communicate(timeout=300)
+    _, err = heard(child)
     assert child.returncode == 0, err[-3000:]
     one, other = (json.loads((tmp_path / f"told-{rank}.json").read_text()) for rank in range(2))
     assert one == other

@@ -269,6 +269,7 @@ class TestEverythingIsCheckedFirst:
             laconic.compress(place, output_dir=tmp_path / "out", train_file=train, eval_file=dev, strategy=strategy)
         assert not (tmp_path / "out").exists()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("strategy", ["dynabert", "qat"])
     def test_what_cannot_be_exported_comes_before_any_step(self, strategy: str, tmp_path: Path) -> None:
         model, tokenizer = load(folder(tmp_path / "model", layers=1))

@@ -1,0 +1,74 @@
+"""Runs that train for INT8, killed, from the command line and from a script with a trainer: they go on to the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_compress_killed import logits
+from test_pruned_killed import wait_for
+
+from laconic.compression.output import WORK
+from live import folder
+from widths import learnt
+
+pytestmark = pytest.mark.slow
+SCRIPT = Path(__file__).parent.parent / "compress_once.py"
+
+
+def command(place: Path, output: Path) -> list[Any]:
+    files: list[Any] = ["--train_file", place / "train.jsonl", "--eval_file", place / "dev.jsonl"]
+    fixed = ["--strategy", "qat", "--algo_list", "min_max", "--engines", "onnxruntime", "--learning_rate", "1e-3"]
+    more = [*files, *fixed, "--save_steps", "2", "--max_steps", "8", "--output_dir", output]
+    return ["-m", "laconic", "compress", "--model_name_or_path", place / "model", *more]
+
+
+def start(words: list[Any]) -> subprocess.Popen[bytes]:
+    paths = [str(SCRIPT.parent), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+    environment |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    return subprocess.Popen([sys.executable, *map(str, words)], env=environment, stderr=subprocess.PIPE)
+
+
+def killed_and_whole(words: Any, place: Path, checkpoint: str) -> str:
+    """Run into `whole`; then into `out`, killed at a checkpoint and started again. Gives what the second one said."""
+    one = start(words(place / "whole"))
+    _, said = one.communicate(timeout=300)
+    assert one.returncode == 0, said.decode()[-3000:]
+    child = start(words(place / "out"))
+    try:
+        wait_for(f"{WORK}/{checkpoint}/trainer_state.json", place / "out", child)
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.communicate()
+    assert [path.name for path in (place / "out").iterdir() if not path.name.startswith(".")] == []
+    again = start(words(place / "out"))
+    _, said = again.communicate(timeout=300)
+    assert again.returncode == 0, said.decode()[-3000:]
+    assert logits(place / "whole" / "best") == logits(place / "out" / "best")
+    first, second = (json.loads((place / name / "result.json").read_text()) for name in ("whole", "out"))
+    assert first["trained"] == second["trained"]
+    assert [one["score"] for one in first["candidates"]] == [one["score"] for one in second["candidates"]]
+    assert not (place / "out" / WORK).exists()
+    return said.decode()
+
+
+def test_killed_command_goes_on_to_the_same_integers(tmp_path: Path) -> None:
+    learnt(tmp_path, hidden=64)
+    said = killed_and_whole(lambda output: command(tmp_path, output), tmp_path, "qat/checkpoint-4")
+    assert "An earlier run was interrupted; going on from checkpoint " in said
+
+
+@pytest.mark.parametrize(
+    ("strategy", "checkpoint"),
+    [("qat", "qat/checkpoint-2"), pytest.param("dynabert+ptq", "widths/checkpoint-2", marks=pytest.mark.long)],
+)
+def test_killed_script_goes_on_to_the_same_result(tmp_path: Path, strategy: str, checkpoint: str) -> None:
+    model = folder(tmp_path / "model", layers=1)
+    killed_and_whole(lambda output: [SCRIPT, model, output, strategy], tmp_path, checkpoint)
