@@ -20,6 +20,7 @@ from laconic.graphs.write_qdq import write_qdq
 from laconic.measure.score import score
 from laconic.qat import QatSettings, Trained, train_int8
 from laconic.qat import training as room
+from laconic.quant_map import QuantMap
 from laconic.quantize.saturation import unsafe_pairs
 from laconic.runtime import Predictor
 from learnable import rows, single
@@ -96,6 +97,19 @@ def test_a_training_that_was_cut_off_goes_on_to_the_same_result(subject, trained
         other = found.quant_map.layers[name]
         assert np.array_equal(layer.integers, other.integers)
         assert layer.range == other.range
+
+
+def test_a_training_that_does_harm_gives_what_it_began_with(subject, tmp_path):
+    found = train(subject, tmp_path / "work", learning_rate=0.3, max_steps=3, save_steps=1)
+    assert found.step == 0
+    start = QuantMap.load(tmp_path / "work" / "start.npz")
+    for name, layer in found.quant_map.layers.items():
+        apart = layer.integers.astype(int) - start.layers[name].integers
+        assert np.abs(apart).max() <= 1
+        assert (apart != 0).mean() < 0.01, "only a few may fall to the other side of a tie"
+        assert layer.range == start.layers[name].range
+    before, after = weights_in(subject.folder.path), weights_in(found.folder)
+    assert all(np.array_equal(before[name], after[name]) for name in before)
 
 
 def trainer_of(subject: Subject, work: Path, settings: QatSettings, **training: Any) -> Any:

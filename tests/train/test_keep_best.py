@@ -50,6 +50,22 @@ def test_the_best_is_kept_and_of_equals_the_later(folder, carved, tmp_path, valu
     assert load_module(keep.folder("half")).config.laconic_shape == carved.config.laconic_shape
 
 
+def test_of_equals_the_nearer_one_is_kept_also_by_a_run_that_goes_on(folder, tmp_path):
+    def keeper() -> KeepBest:
+        return KeepBest(tmp_path, folder.task, lambda _, place: place.mkdir(parents=True, exist_ok=True))
+
+    keep = keeper()
+    assert keep.offer("qat", None, 0, scored(0.5), 0.02)
+    assert not keep.offer("qat", None, 1, scored(0.5), 0.03)
+    keep.save(tmp_path / "record")
+    again = keeper()
+    again.load(tmp_path / "record")
+    assert not again.offer("qat", None, 2, scored(0.5), 0.021)
+    assert again.offer("qat", None, 3, scored(0.5), 0.01)
+    assert again.offer("qat", None, 4, scored(0.6), 0.5), "a better score wins, however far"
+    assert again.best["qat"][0] == 4
+
+
 def test_errors_are_better_the_smaller(prunable, tmp_path):
     folder = open_folder(prunable("bert", labels=1, problem_type="regression"))
     task = type(folder.task)(labels=folder.task.labels, problem="regression", metric="mse")

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from ..engines.torch import as_tuple
+from ..measure.fidelity import mean_abs_logit_change
 from ..train.distil_trainer import DistilTrainer
 from .model import FakeQuantized
 from .settings import QatSettings
@@ -25,6 +26,7 @@ class Int8Trainer(DistilTrainer):
     def __init__(self, *, model: FakeQuantized, settings: QatSettings, **parts: Any) -> None:
         super().__init__(model=model, student=model.model, settings=settings, **parts)
         self.quantized, self.pact = model, (settings.pact_rate, settings.pact_decay)
+        self._taught: list[Any] | None = None
 
     def create_optimizer(self, model: Any = None) -> Any:
         """PACT's clips have a learning rate and a decay of their own."""
@@ -55,7 +57,10 @@ class Int8Trainer(DistilTrainer):
         return loss.detach()
 
     def evaluate(self, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> dict[str, float]:
-        """Score the model as it is now, and keep it if none before was better."""
+        """Score the model as it is now, and keep it if none before was better, or as good and nearer to the teacher."""
         scored = self.score_of(self.quantized.model)
-        self.keep.offer(NAME, self.quantized, self.state.global_step, scored)
+        if self._taught is None:
+            self._taught = self.score_of(self.teacher).logits
+        moved = mean_abs_logit_change(self._taught, scored.logits, self.task.centred_axis)
+        self.keep.offer(NAME, self.quantized, self.state.global_step, scored, moved)
         return self.tell({f"{metric_key_prefix}_{NAME}_{name}": value for name, value in scored.metrics.items()})

@@ -25,6 +25,7 @@ from ..train.keep_best import RECORD, KeepBest, score_from_json
 from ..train.model_folder import save_model
 from ..train.resume import fingerprint, resume
 from ..train.scored_run import (
+    ScoreAtTheStart,
     check_work,
     forget_checkpoints,
     make_trainer,
@@ -78,6 +79,8 @@ def train_int8(
     progress: Progress = SILENT,
 ) -> Trained:
     """Train a model with the rounding of INT8 in its forward, and give it as it scored best on the eval rows.
+
+    What it begins with, calibration alone, is scored too: training that does harm on the eval rows gives step 0.
 
     `proto`: the model's own graph, as `graphs.read.unfold` and maybe `keep_first_position` leave it; `samples`: rows
     that calibrate the start. `training` holds options of `transformers.TrainingArguments`; `save_steps` is how often
@@ -135,6 +138,7 @@ def train_int8(
             eval_dataset=eval_examples,
             data_collator=Collator(folder.encoder, {*input_names(model), *input_names(teacher)}),
         )
+        trainer.add_callback(ScoreAtTheStart(trainer))
         run_training(trainer, begun, [NAME], steps, work, student, progress)
         with arguments.main_process_first(local=False):
             if arguments.process_index == 0:

@@ -21,6 +21,8 @@ RECORD = "best.json"
 class KeepBest:
     """Keeps `work/step-<n>/<name>/` for each name: the model that scored best, of equal ones the latest.
 
+    Where it is told how far each one's logits have moved, of equal ones the one that has moved least.
+
     What a new best replaces stays until the next checkpoint is whole: a run that goes on from an older one finds
     what that one knew of.
     """
@@ -32,14 +34,21 @@ class KeepBest:
     writes: bool = True
     """False on all but one of several processes."""
     best: dict[str, tuple[int, Score]] = field(default_factory=dict)
+    moved: dict[str, float] = field(default_factory=dict)
+    """How far the logits of each best one are from its teacher's."""
 
-    def offer(self, name: str, model: Any, step: int, score: Score) -> bool:
+    def offer(self, name: str, model: Any, step: int, score: Score, moved: float | None = None) -> bool:
         """Keep a model if none before it was better; it is written at once."""
-        if name in self.best and self._worse(score, self.best[name][1]):
-            return False
+        if name in self.best:
+            other = self.best[name][1]
+            further = moved is not None and name in self.moved and moved > self.moved[name]
+            if self._worse(score, other) or (further and not self._worse(other, score)):
+                return False
         if self.writes:
             self.write(model, self.folder(name, step))
         self.best[name] = step, replace(score, answers=[], logits=[], windows=[])
+        if moved is not None:
+            self.moved[name] = moved
         return True
 
     def folder(self, name: str, step: int | None = None) -> Path:
@@ -48,13 +57,17 @@ class KeepBest:
 
     def save(self, place: Path) -> None:
         """Write the record of a checkpoint."""
-        content = {name: {"step": step, "score": score_to_json(score)} for name, (step, score) in self.best.items()}
+        content = {
+            name: {"step": step, "score": score_to_json(score), "moved": self.moved.get(name)}
+            for name, (step, score) in self.best.items()
+        }
         place.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
     def load(self, place: Path) -> None:
         """Go on from the record of a checkpoint."""
         content = json.loads(place.read_text(encoding="utf-8"))
         self.best = {name: (one["step"], score_from_json(one["score"])) for name, one in content.items()}
+        self.moved = {name: one["moved"] for name, one in content.items() if one["moved"] is not None}
 
     def forget_others(self) -> None:
         """Remove what a newer best has replaced; to be called when the record is safe."""

@@ -34,7 +34,7 @@ REFUSED = {
     "label_smoothing_factor": "The teacher's answers are soft already: see --distill_temperature.",
     "fsdp": "Processes each hold the whole model: use torchrun.",
     "deepspeed": "Processes each hold the whole model: use torchrun.",
-    "eval_on_start": "The first score is taken after 'save_steps' steps.",
+    "eval_on_start": "qat always scores what it begins with; dynabert's first score is taken after 'save_steps' steps.",
     "eval_steps": "Scores are taken every 'save_steps' steps.",
     "eval_delay": "Scores are taken every 'save_steps' steps.",
 }
@@ -78,6 +78,18 @@ class ScoreAtTheEnd(TrainerCallback):  # type: ignore[misc]
         """Ask for both."""
         if state.global_step >= state.max_steps:
             control.should_evaluate = control.should_save = True
+
+
+class ScoreAtTheStart(TrainerCallback):  # type: ignore[misc]
+    """Scores and keeps what a training begins with: one that only does harm ends where it began."""
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """A run that goes on has that score already."""
+        if state.global_step == 0:
+            self._trainer.evaluate()
 
 
 def run_training(
