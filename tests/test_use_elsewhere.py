@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 
 import laconic
@@ -182,6 +183,24 @@ COMPARE: dict[str, Callable[..., None]] = {
     "token-classification": same_tags,
     "question-answering": same_answer,
 }
+
+
+@pytest.mark.long
+def test_graphs_run_as_they_do_in_browsers(javascript: Path, artifacts: Path, tmp_path: Path) -> None:
+    graphs = ["SequenceClassification-fp32/onnx/model.onnx", "SequenceClassification-int8/onnx/model_quantized.onnx"]
+    sessions = [onnxruntime.InferenceSession(artifacts / graph) for graph in graphs]
+    row = [2, 10, 20, 30, 40, 3]
+    feeds = [
+        {value.name: [1] * 6 if value.name == "attention_mask" else row if value.name == "input_ids" else [0] * 6
+         for value in session.get_inputs()}
+        for session in sessions
+    ]  # fmt: skip
+    asked = [{"task": "browser", "model": one, "inputs": feed} for one, feed in zip(graphs, feeds, strict=True)]
+    (tmp_path / "asked.json").write_text(json.dumps({"folder": f"{artifacts}{os.sep}", "asked": asked}))
+    said = json.loads(run_node(javascript, JS.name, tmp_path / "asked.json").splitlines()[-1])
+    for session, feed, logits in zip(sessions, feeds, said, strict=True):
+        here = session.run(None, {name: np.array([value]) for name, value in feed.items()})[0]
+        assert np.abs(here[0] - logits).max() < 1e-3
 
 
 @pytest.mark.long

@@ -82,7 +82,10 @@ def lay_out(
         before, after = (run(one, probe.features, probe.pad_id, batch_size=BATCH) for one in (original, runner))
         apart = max(float(np.max(np.abs(one - other))) for one, other in zip(before, after, strict=True))
         if not compare(before, after, probe.logits.get("fp32", before), graph.precision, chooser(task)).within:
-            raise Failure(f"The {layout.engine} graph does not give the artifact's answers: off by {apart:.1e}.")
+            raise Failure(
+                f"The {layout.engine} graph does not give the artifact's answers: off by {apart:.1e}.",
+                where=str(opened.folder),
+            )
         predictor = Predictor(task, open_encoder(opened), runner)
         scored = score(predictor, examples) if examples else None
         advance(1, "packed")
@@ -112,9 +115,8 @@ def _pack(opened: Artifact, source: Graph, graph: Graph, folder: Path, scored: S
     """Put tokenizer, config, probe and card beside the graph, then seal the folder."""
     graphs = {name for one in opened.manifest.graphs for name in (one.path, *one.data)}
     for name in sorted(set(opened.manifest.files) - graphs - {FILE, "README.md"}):
-        if not (folder / name).exists():  # the layout's own
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(opened.path(name), folder / name)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(opened.path(name), folder / name)
     with np.load(opened.path(FILE), allow_pickle=False) as arrays:
         content: dict[str, Any] = {name: arrays[name] for name in arrays.files}
     recorded = content.get(f"logits_{record_name(source)}")

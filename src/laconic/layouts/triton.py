@@ -51,7 +51,7 @@ class TritonLayout:
         shutil.copyfile(opened.path(graph.path), folder / self.graph)
         data = []
         for name in graph.data:  # the graph refers to it by this name
-            data.append(str(Path(self.graph).with_name(Path(name).name)))
+            data.append(Path(self.graph).with_name(Path(name).name).as_posix())
             shutil.copyfile(opened.path(name), folder / data[-1])
         labels = _labels(opened)
         if labels:
