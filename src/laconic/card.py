@@ -7,6 +7,7 @@ from textwrap import fill
 from typing import Any
 
 from .artifact import Graph, Manifest
+from .measure.score import Score
 
 USES = {
     "sequence_classification": (
@@ -124,3 +125,17 @@ def score_line(score: Mapping[str, Any] | None) -> str:
         low, high = score["interval"]
         value += f" ({100 * low:.2f} to {100 * high:.2f})"
     return f"{score['metric']} {value} on {score['rows']} {score['on']}, {score['engine']}"
+
+
+def score_note(scored: Score | None, engine: str = "onnxruntime") -> dict[str, Any] | None:
+    """What a manifest says of a score."""
+    if scored is None:
+        return None
+    return {
+        "metric": scored.metric,
+        "value": scored.value,
+        "interval": None if scored.interval is None else list(scored.interval),
+        "rows": scored.rows,
+        "on": "eval rows",
+        "engine": engine,
+    }

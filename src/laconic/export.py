@@ -11,7 +11,7 @@ from typing import Any
 from . import __version__, engines, tasks
 from . import artifact as artifacts
 from .artifact import Artifact, Graph, Manifest
-from .card import card
+from .card import card, score_note
 from .engines.engine import INPUTS
 from .engines.torch import TorchEngine, input_names, quiet_transformers
 from .folder import ModelFolder
@@ -95,20 +95,6 @@ def _agreeing(found: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
     """The engines to offer, by how far each is off and the largest logit: not one that was seen to disagree here."""
     agrees = {name: off <= allowed(largest) for name, (off, largest) in found.items()}  # NaN does not
     return tuple(name for name in ("onnxruntime", "openvino") if agrees.get(name, True))
-
-
-def score_note(scored: Score | None, engine: str = "onnxruntime") -> dict[str, Any] | None:
-    """What a manifest says of a score."""
-    if scored is None:
-        return None
-    return {
-        "metric": scored.metric,
-        "value": scored.value,
-        "interval": None if scored.interval is None else list(scored.interval),
-        "rows": scored.rows,
-        "on": "eval rows",
-        "engine": engine,
-    }
 
 
 def pack(scratch: Path, folder: ModelFolder, manifest: Manifest) -> None:

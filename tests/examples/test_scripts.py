@@ -208,7 +208,7 @@ def commands() -> list[str]:
     """Every command that a docstring or a page of the examples shows."""
     pages = [page.read_text() for page in EXAMPLES.rglob("*.md")]
     pages += [ast.get_docstring(ast.parse(script.read_text())) or "" for script in EXAMPLES.rglob("*.py")]
-    shown = re.compile(r"(?:python examples/|laconic compress )(?:[^`\n\\]|\\\n)+")
+    shown = re.compile(r"(?:python examples/(?!deploy/)|laconic compress )(?:[^`\n\\]|\\\n)+")
     found = [one.replace("\\\n", " ") for page in pages for one in shown.findall(page)]
     return sorted({" ".join(one.split()) for one in found if "…" not in one})
 

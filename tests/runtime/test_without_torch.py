@@ -8,28 +8,13 @@ import sys
 
 import pytest
 
+from blocked import ABSENT, BLOCKED
 from laconic import runtime
 from models import HEADS, SENTENCES
 
-ABSENT = {"torch", "transformers", "datasets", "onnx", "safetensors", "accelerate"}
-BLOCKED = f"""
-import sys
-
-class Without:
-    def __init__(self, finder):
-        self.finder = finder
-
-    def find_spec(self, name, path=None, target=None):
-        return None if name.split(".")[0] in {ABSENT} else self.finder.find_spec(name, path, target)
-
-    def __getattr__(self, name):
-        return getattr(self.finder, name)
-
-sys.meta_path[:] = map(Without, sys.meta_path)
-"""
 LIGHT = (
-    "artifact", "card", "folder", "measure.benchmark", "measure.footprint", "measure.score", "probe", "runtime",
-    "systems", "tasks", "whole",
+    "artifact", "card", "cli.export", "folder", "layouts", "measure.benchmark", "measure.footprint", "measure.score",
+    "probe", "runtime", "systems", "tasks", "whole",
 )  # fmt: skip
 CONTEXT = " ".join(SENTENCES)
 INPUTS = dict(zip(HEADS, (list(SENTENCES), [*SENTENCES, CONTEXT], [["who is the fox?", CONTEXT]]), strict=True))

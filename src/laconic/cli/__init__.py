@@ -19,7 +19,7 @@ COMMANDS: Mapping[str, str] = {
     "compress": "make a fine-tuned model small and fast, keep the best of what your rows say",
     "finetune": "train an encoder on your own rows",
     "convert": "turn a checkpoint of PaddleNLP into a transformers folder",
-    "export": "turn a fine-tuned model folder into an artifact that runs without torch",
+    "export": "turn a model folder into an artifact that runs without torch, or into a form for other programs",
     "evaluate": "score a model folder or an artifact on labelled rows",
     "benchmark": "time models and engines against each other in one alternating run",
     "predict": "answer texts from a file or standard input",

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..artifact import read
+from ..card import score_note
 from ..engines import installed
-from ..export import score_note
 from ..measure.score import Comparison
 from ..probe import probe_examples, probe_features
 from ..progress import Progress

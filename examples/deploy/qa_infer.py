@@ -1,0 +1,35 @@
+"""Answer questions from their contexts with an artifact, without torch. Positions are characters, both ends included.
+
+python examples/deploy/qa_infer.py --model_dir smaller/best "Where is it?" "The company moved to Lyon in 1998."
+"""
+
+from __future__ import annotations
+
+from laconic import UserError
+from predictor import answers, load, parse, run
+
+SAMPLES = [
+    "Where did the company move?",
+    "In 1998 the company moved its office from Lyon to a small town near Geneva.",
+    "张伟去了哪里?",
+    "昨天下午,张伟从北京飞往上海参加公司的年度会议。",
+]
+
+
+def main() -> None:
+    """Answer what was typed, or the samples."""
+    arguments = parse(__doc__, "a question, its context, the next question …")
+    predictor = load(arguments, "question_answering")
+    given = arguments.inputs or SAMPLES
+    if len(given) % 2:
+        raise UserError(f"The question '{given[-1]}' has no context.", hint="Give each question with its context.")
+    pairs = list(zip(given[::2], given[1::2], strict=True))
+    for _, _, (question, _), answer in answers(predictor, pairs):
+        print(f"question: {question}")
+        place = f"   pos: [{answer.start}, {answer.end - 1}]" if answer.text else ""
+        print(f"answer: {answer.text}{place}   score: {answer.score:.4f}")
+        print("-----------------------------")
+
+
+if __name__ == "__main__":
+    run(main)

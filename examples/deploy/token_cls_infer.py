@@ -1,0 +1,26 @@
+"""Find entities in texts with an artifact, without torch. Positions are characters, both ends included.
+
+python examples/deploy/token_cls_infer.py --model_dir smaller/best "北京的涮肉很好吃"
+"""
+
+from __future__ import annotations
+
+from predictor import answers, load, parse, run
+
+SAMPLES = ["北京的涮肉,重庆的火锅,成都的小吃都很有名。", "Mr. Okafor founded the school with his sister in Lagos."]
+
+
+def main() -> None:
+    """Answer what was typed, or the samples."""
+    arguments = parse(__doc__, "texts")
+    predictor = load(arguments, "token_classification")
+    for _, _, text, answer in answers(predictor, arguments.inputs or SAMPLES):
+        print(f"input data: {text}")
+        print("The model detects all entities:")
+        for entity in answer.entities:
+            print(f"entity: {entity.text}   label: {entity.label}   pos: [{entity.start}, {entity.end - 1}]")
+        print("-----------------------------")
+
+
+if __name__ == "__main__":
+    run(main)
