@@ -49,7 +49,13 @@ def test_json_is_the_content_of_the_result(laconic: Laconic, place: Place, tmp_p
     assert shown.code == 0, shown.err
     assert shown.json == json.loads((tmp_path / "out" / "result.json").read_text())
     assert {one["strategy"] for one in shown.json["candidates"]} == {"ptq", "dynamic"}
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["best", "candidates", "result.json"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "best",
+        "candidates",
+        "report.html",
+        "report.md",
+        "result.json",
+    ]
 
 
 def test_table_says_what_a_stranger_asks(laconic: Laconic, place: Place, tmp_path: Path) -> None:
@@ -78,6 +84,7 @@ def test_table_says_what_a_stranger_asks(laconic: Laconic, place: Place, tmp_pat
         "60 test rows, which chose nothing: FP32 100.00, best ",
         "dynamic, before and after",
         f"The artifact is {tmp_path / 'out' / 'best'}: ",
+        f"The report is {tmp_path / 'out' / 'report.html'}; for terminals report.md beside it.",
         f"Next: laconic predict {tmp_path / 'out' / 'best'}",
     ):
         assert text in shown.out, text
@@ -131,7 +138,9 @@ def test_finished_run_is_refused_then_replaced_in_the_present_folder(
     assert "holds a finished run" in refused.err
     over = laconic(*command, "--overwrite_output_dir", "--seed", "7")
     assert over.code == 0, over.err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["best", "candidates", "notes.txt", "result.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "best", "candidates", "notes.txt", "report.html", "report.md", "result.json",
+    ]  # fmt: skip
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 

@@ -15,7 +15,7 @@ from laconic import runtime
 from laconic.artifact import read
 
 TEXTS = ["the dark river bank", "a film of quiet grace", "paris"]
-PARTS = ["best", "candidates", "result.json"]
+PARTS = ["best", "candidates", "report.html", "report.md", "result.json"]
 
 
 def logits(folder: Path) -> bytes:

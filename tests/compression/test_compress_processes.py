@@ -76,7 +76,9 @@ def test_command_writes_and_speaks_once_and_gives_what_one_process_gives(
     out, err = heard(child)
     assert child.returncode == 0, err[-3000:]
     assert out.count("Next: laconic predict") == 1
-    assert sorted(path.name for path in (tmp_path / "two").iterdir()) == ["best", "candidates", "result.json", "torch"]
+    assert sorted(path.name for path in (tmp_path / "two").iterdir()) == [
+        "best", "candidates", "report.html", "report.md", "result.json", "torch",
+    ]  # fmt: skip
     assert runtime.load(tmp_path / "two" / "best").predict(["the quick grace"])
     assert main(command(model, tmp_path / "one", 8, *steps)) == 0
     ours, theirs = (weights_in(tmp_path / place / "torch" / NAME) for place in ("two", "one"))
@@ -105,7 +107,7 @@ def test_script_with_functions_of_its_own_ends_alike_on_both(
     assert one["metric"] == "custom_evaluate"
     assert set(one["scores"]) == made
     there = {path.name for path in (tmp_path / "out").iterdir()}
-    assert there - {"torch"} == {"best", "candidates", "result.json"}
+    assert there - {"torch"} == {"best", "candidates", "report.html", "report.md", "result.json"}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "out", "told-0.json", "told-1.json"]
 
 

@@ -21,6 +21,7 @@ from laconic import runtime
 from laconic.strategy import PRUNERS, QUANTIZERS, STEPS, Plan, parse
 from learnable import asked, conll, jsonl, number, pair, rows, several, single, squad, tagged, tiny
 from models import FAMILIES
+from report_page import check_reports
 
 TRAIN, DEV = 24, 12
 TRAINING: dict[str, Any] = {"max_steps": 2, "save_steps": 2, "per_device_train_batch_size": 4}
@@ -127,6 +128,7 @@ def run(given: dict[str, Any], kind: str, plans: Iterable[Plan], output: Path) -
     options |= {"importance_rows": 8} if "dynabert" in steps else {}
     result = laconic.compress(**given, output_dir=output, strategy=[plan.name for plan in plans], **options)
     content = json.loads((output / "result.json").read_text())
+    check_reports(output)
     names = {plan.candidate("min_max", "8", width="width_mult_0.75") for plan in plans}
     assert {one["name"] for one in content["candidates"]} | {*content["same"]} == names
     for one in content["candidates"]:

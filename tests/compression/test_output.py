@@ -62,8 +62,14 @@ def run(
             raise stop
         if damaged:
             shutil.rmtree(output.scratch / "best")  # its rename fails after the candidates' has been done
-        output.publish(content)
+        output.publish(content, reports(text))
     return place
+
+
+def reports(text: str) -> dict[str, str]:
+    """Small ones, with the marks by which they are known."""
+    head = '<meta name="generator" content="laconic report">'
+    return {"report.html": f"{head}{text}", "report.md": f"<!-- laconic report -->{text}"}
 
 
 def names(folder: Path) -> list[str]:
@@ -74,6 +80,7 @@ def is_whole(place: Path, text: str) -> bool:
     read(place / "best")
     read(place / "candidates" / text)
     found = json.loads((place / RESULT).read_text())["best"]
+    assert {name: (place / name).read_text() for name in reports(text)} == reports(text)
     return names(place / "candidates") == [text] and (place / "best" / "model.onnx").read_text() == text == found
 
 
@@ -125,6 +132,8 @@ FOREIGN: dict[str, Callable[[Path], None]] = {
     "file in a pruned model": lambda place: add_file(place, "torch/old/notes.txt"),
     "folder among pruned models": lambda place: add_file(place, "torch/mine/notes.txt"),
     "file among pruned models": lambda place: add_file(place, "torch/notes.txt"),
+    "page of another": lambda place: add_file(place, "report.html"),
+    "text of another": lambda place: add_file(place, "report.md"),
     "torch is a file": lambda place: (shutil.rmtree(place / "torch"), add_file(place, "torch"))[0],
     "link in best": lambda place: (place / "best" / "link").symlink_to(place),
 }
@@ -221,7 +230,7 @@ def test_killed_between_any_two_renames_leaves_the_old_run_or_none(there: bool, 
         run(place, "newer", overwrite=there)
         assert is_whole(place, "newer")
         steps += 1
-    assert steps == (6 if there else 3)
+    assert steps == (10 if there else 5)
     assert is_whole(place, "new")
 
 
@@ -237,7 +246,7 @@ def test_killed_run_brings_back_pruned_models_and_leaves_none_of_its_own(old: bo
         Output(place, overwrite=True)
         assert tree(place) == before
         steps += 1
-    assert steps == 6 + old + new
+    assert steps == 10 + old + new
     assert is_whole(place, "new")
     assert names(place) == (sorted(PARTS) if new else BARE)
     assert not new or names(place / "torch") == ["new"]
@@ -257,9 +266,9 @@ def test_training_is_kept_until_a_result_is_there(tmp_path: Path) -> None:
 
 
 def test_killed_while_undoing_is_undone_the_next_time(tmp_path: Path) -> None:
-    for second in range(6):
+    for second in range(10):
         place = run(tmp_path / f"{second}", "old")
-        assert killed_at(5, place, overwrite=True)  # new folders in place, old ones aside, no result
+        assert killed_at(9, place, overwrite=True)  # new folders in place, old ones aside, no result
         killed_at(second, place, overwrite=True)  # the first renames of this one undo
         Output(place, overwrite=True)
         assert is_whole(place, "old") or is_whole(place, "new")
@@ -271,7 +280,7 @@ def test_two_runs_do_not_write_to_one_folder(tmp_path: Path) -> None:
         fill(first, "new")
         with pytest.raises(UserError, match=r"Another run is writing.*Wait for it, or choose another"):
             Output(tmp_path, overwrite=True)
-        first.publish({"laconic_version": "0", "best": "new", "candidates": []})
+        first.publish({"laconic_version": "0", "best": "new", "candidates": []}, reports("new"))
     assert is_whole(tmp_path, "new")
 
 

@@ -53,7 +53,9 @@ def test_killed_training_goes_on_to_the_same_result(tmp_path: Path, capfd: pytes
     capfd.readouterr()
     assert main(words) == 0
     assert "An earlier run was interrupted; going on from checkpoint " in capfd.readouterr().err
-    assert sorted(path.name for path in output.iterdir()) == ["best", "candidates", "result.json", "torch"]
+    assert sorted(path.name for path in output.iterdir()) == [
+        "best", "candidates", "report.html", "report.md", "result.json", "torch",
+    ]  # fmt: skip
     ours, theirs = (weights_in(place / "torch" / NAME) for place in (whole, output))
     assert all((ours[name] == theirs[name]).all() for name in ours)
     assert logits(whole / "best") == logits(output / "best")

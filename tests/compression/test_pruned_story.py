@@ -18,6 +18,7 @@ from laconic.compression.result import CompressionResult
 from laconic.data import read as read_rows
 from laconic.measure.check import check
 from learnable import asked, conll, split, squad, tagged, tiny
+from report_page import check_reports
 from widths import learnt
 
 WIDTH = "width_mult_0.75"
@@ -81,8 +82,9 @@ def test_every_strategy_gives_its_candidate_by_name(everything: Everything) -> N
     assert {path.name for path in (everything.result.output_dir / "candidates").iterdir()} == set(found)
     assert {path.name for path in (everything.result.output_dir / "torch").iterdir()} == MODELS
     assert sorted(path.name for path in everything.result.output_dir.iterdir()) == [
-        "best", "candidates", "result.json", "torch",
+        "best", "candidates", "report.html", "report.md", "result.json", "torch",
     ]  # fmt: skip
+    assert f"Pruned model {WIDTH}: width 3/4, depth 1" in check_reports(everything.result.output_dir).text
     for name, one in found.items():
         assert "+".join(laconic.strategy.parse(one["strategy"]).pruning) == {
             None: "", "vocabulary": "prune_embeddings", WIDTH: "dynabert",

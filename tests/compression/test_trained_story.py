@@ -86,7 +86,13 @@ def test_command_line_trains_and_writes_an_artifact(folder, tmp_path, capfd):
     assert "qat" in capfd.readouterr().out
     (answer,) = runtime.load(tmp_path / "out" / "best").predict(["the quick grace"])
     assert answer
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["best", "candidates", "result.json"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "best",
+        "candidates",
+        "report.html",
+        "report.md",
+        "result.json",
+    ]
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from transformers import DataCollatorForTokenClassification, DataCollatorWithPad
 from laconic import CompressionArguments, PdArgumentParser, runtime
 from laconic.measure.check import check
 from live import TAGS, arguments, classified, folder, load, texts, trainer
+from report_page import check_reports
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_timings")]
 
@@ -137,6 +138,10 @@ def test_the_output_has_the_layout_of_compress_and_loads_without_the_trainer(run
     assert run["content"]["rows"]["calibration"] == 16
     assert run["answers"][0].label.startswith("LABEL_")
     assert {one.verdict for one in run["replays"]} == {"ok"}
+    page = check_reports(run["place"] / "out")
+    assert "laconic compress" not in page.text  # it was a script
+    assert run["content"]["settings"]["files"] == {"train": "train_dataset", "eval": "eval_dataset"}
+    assert all(one["where"].startswith("eval_dataset:") for one in run["content"]["changes"]["shown"])
 
 
 def test_a_second_compress_replaces_the_first_and_training_goes_on(run: dict[str, Any]) -> None:
@@ -167,6 +172,7 @@ def test_entity_f1_is_that_of_seqeval(tmp_path: Path) -> None:
         ]
         assert score.value == pytest.approx(f1_score(golds, said))
     found = runtime.load(result.path).predict(["old river dog"])[0]
+    check_reports(tmp_path / "out")
     assert len(found.tags) == 3
 
 
@@ -184,6 +190,7 @@ def test_questions_are_scored_by_spans_of_pieces(tmp_path: Path) -> None:
     assert result.fp32.score.metric == "f1"
     assert result.fp32.score.metrics["em"] == pytest.approx(np.mean(exact))
     assert runtime.load(result.path).predict(("what is the capital", "paris is old"))[0].text
+    check_reports(tmp_path / "out")
 
 
 def test_a_family_with_one_segment_and_another_padding_id(tmp_path: Path) -> None:
@@ -242,6 +249,7 @@ def test_questions_with_their_texts_have_squads_score(tmp_path: Path) -> None:
     assert result.fp32.score.rows == len(questions)
     assert result.fp32.score.metrics["em"] == pytest.approx(np.mean(exact))
     assert result.fp32.score.value == pytest.approx(np.mean(f1))
+    check_reports(tmp_path / "out")
 
 
 def test_all_inputs_of_the_rows_are_fed(tmp_path: Path) -> None:

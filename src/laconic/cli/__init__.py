@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, str] = {
     "convert": "turn a checkpoint of PaddleNLP into a transformers folder",
     "export": "turn a model folder into an artifact that runs without torch, or into a form for other programs",
     "evaluate": "score a model folder or an artifact on labelled rows",
+    "report": "draw what a compress run found as one page: report.html and report.md",
     "benchmark": "time models and engines against each other in one alternating run",
     "predict": "answer texts from a file or standard input",
     "tune": "time an artifact's graphs and engines here, so that 'auto' takes the fastest",
@@ -104,6 +105,7 @@ def _run(argv: list[str]) -> int:
         arguments.rest = rest
     else:
         arguments = parser.parse_args(words)
+    arguments.typed = argv
     return int(module.run(arguments))
 
 

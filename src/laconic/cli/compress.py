@@ -32,7 +32,7 @@ TOLD = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--model_name_or_path", metavar="DIR", help="fine-tuned transformers folder")
-    parts = "where best/, candidates/, torch/ (what was pruned) and result.json go"
+    parts = "where best/, candidates/, torch/ (what was pruned), result.json and report.html go"
     parser.add_argument("--output_dir", "--save_dir", required=True, metavar="DIR", help=parts)
     parser.add_argument("--overwrite_output_dir", action="store_true", help="replace an earlier result")
     parser.add_argument("--config", "--config_path", metavar="FILE", help="YAML file of options; what is typed wins")
@@ -81,6 +81,7 @@ def _run(arguments: argparse.Namespace) -> int:
         given=given,
         overwrite=arguments.overwrite_output_dir,
         progress=progress,
+        command=["laconic", *arguments.typed],
     )
     if arguments.json:
         console.emit(as_json(result))

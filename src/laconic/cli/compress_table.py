@@ -11,6 +11,7 @@ from ..compression.measured import Measured
 from ..compression.result import CompressionResult
 from ..engines.cpu import cpu
 from ..quant_map import REASONS
+from ..report import REPORTS
 from . import console
 
 WIDTH = 100
@@ -33,6 +34,8 @@ def show(result: CompressionResult, output: Path) -> None:
         f"The artifact is {output / 'best'}: {_megabytes(best.size)} MB are loaded, {_megabytes(best.folder_size)} MB "
         "is the whole folder."
     )
+    if (output / REPORTS[0]).is_file():
+        print(f"The report is {output / REPORTS[0]}; for terminals {REPORTS[1]} beside it.")
     print(f"Next: laconic predict {output / 'best'}")
 
 

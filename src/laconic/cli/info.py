@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import importlib.util
-import platform
 from typing import Any
 
-from .. import __version__, engines
+from .. import __version__, engines, versions
 from ..engines.cpu import cpu
 from ..engines.saturation import PRODUCTS, saturates
 from . import console
-
-PACKAGES = ("numpy", "tokenizers", "onnxruntime", "openvino", "torch", "transformers", "onnx")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,8 +40,8 @@ def gather() -> dict[str, Any]:
     here = cpu()
     return {
         "laconic": __version__,
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.machine()}",
+        "python": versions.python(),
+        "system": versions.system(),
         "cpu": {
             "name": here.name,
             "cores": here.cores,
@@ -57,7 +52,7 @@ def gather() -> dict[str, Any]:
             "bf16": here.bf16,
             "bf16_note": "yes" if here.bf16 else "no: this CPU lists none of avx512_bf16, amx_bf16, bf16",
         },
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": versions.packages(),
         "engines": list(engines.installed()),
     }
 
@@ -75,10 +70,3 @@ def _measured(engine: str) -> str:
         return "sums saturate" if saturates(engine) else "sums are exact"
     except (ImportError, RuntimeError) as error:  # a broken install: what this command is asked about
         return f"cannot be run: {error}"
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None

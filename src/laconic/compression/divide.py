@@ -53,6 +53,8 @@ class DividedRows:
     scoring: Sequence[Any] = field(repr=False)
     labelled: bool
     chosen_on: str
+    places: Sequence[str] = field(repr=False, kw_only=True, default=())
+    """Where each of `scoring` stands, file and line; none where they are no rows of the user's."""
     test: Sequence[Any] | None = field(repr=False)
     counts: dict[str, int]
     notes: tuple[str, ...]
@@ -132,13 +134,16 @@ def divide_rows(data: Data, model: HasTask, options: CompressOptions, plans: Seq
     if evaluation is not None:
         kept = plan.scoring if calibrates else range(len(evaluation))
         scoring, chosen_on = [evaluation[int(i)] for i in kept], "eval rows, which also chose"
+        places = [data.evaluation.where(int(i)) for i in kept] if data.evaluation is not None else []
     else:
         scoring, chosen_on = judging or probe_examples(task), "unlabelled rows"
+        places = [data.train.where(int(i)) for i in plan.judging] if judging and data.train is not None else []
         notes.append(f"There are no eval rows: {len(scoring)} rows show how far answers move, and nothing is scored.")
     return DividedRows(
         scoring=scoring,
         labelled=evaluation is not None,
         chosen_on=chosen_on,
+        places=places,
         test=test,
         counts={"train": len(train), "calibration": rows, "scoring": len(scoring), "test": len(test or ())},
         notes=tuple(notes),

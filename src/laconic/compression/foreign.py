@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..artifact import MANIFEST, is_artifact
+from ..report import REPORTS, is_report
 from ..whole import foreign_files
 
 RESULT = "result.json"
@@ -18,6 +19,8 @@ def foreign(part: Path) -> str | None:
         return None
     if part.name == RESULT:
         return None if _is_result(part) else RESULT
+    if part.name in REPORTS:
+        return None if is_report(part) else part.name
     if not part.is_dir():
         return part.name
     folders = [part] if part.name == "best" else sorted(part.iterdir())

@@ -8,19 +8,24 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from ..errors import Failure, UserError
+from ..report import REPORTS
 from ..whole import sync
 from .foreign import RESULT, foreign
 
 if sys.platform != "win32":
     import fcntl
 
-PARTS = ("torch", "candidates", "best", RESULT)
-"""What a run may write, in the order of appearance: who finds the result finds the rest."""
+PARTS = ("torch", "candidates", "best", *REPORTS, RESULT)
+"""What a run may write, in the order of appearance: who finds the result finds the rest.
+
+Reports are drawn from the result alone, and can be drawn again.
+"""
 WORK = ".laconic-training"
 """Where trainings keep their state: inside the output folder, until the result is there."""
 
@@ -120,11 +125,13 @@ class Output:
             if folder.exists():
                 folder.rmdir()
 
-    def publish(self, content: dict[str, Any]) -> None:
-        """Write the result and move every part into place, the result last."""
+    def publish(self, content: dict[str, Any], reports: Mapping[str, str] | None = None) -> None:
+        """Write reports, by name, and result, and move every part into place, the result last."""
+        for name, text in (reports or {}).items():
+            (self.scratch / name).write_text(text, encoding="utf-8", newline="\n")
         aside = self.scratch / "aside"
         aside.mkdir()
-        parts = [part for part in PARTS if part != "torch" or (self.scratch / part).exists()]
+        parts = [part for part in PARTS if part not in ("torch", *REPORTS) or (self.scratch / part).exists()]
         (self.scratch / _MOVING).write_text(json.dumps(parts), encoding="utf-8")
         text = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
         (self.scratch / RESULT).write_text(text, encoding="utf-8")  # from here on `_undo` has something to do

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from .. import __version__
 from ..engines.cpu import cpu
 from ..measure.score import Comparison, Score
 from ..quant_map import REASONS, QuantMap
 from ..quantize.saturation import unsafe_pairs
+from .changes import changes, confusion
 from .measured import Measured
 from .parents import Parent
 from .result import CompressionResult
@@ -18,12 +21,15 @@ from .result import CompressionResult
 def as_json(result: CompressionResult) -> dict[str, Any]:
     """Give everything that a reader, a report or a script asks for; scores are fractions, sizes bytes."""
     here = cpu()
-    fp32 = result.fp32
+    fp32, task = result.fp32, result.source.task
+    metric = task.metrics[task.metric]
     return {
         "laconic_version": __version__,
         "model": result.source.name,
-        "task": result.source.task.name,
-        "metric": result.source.task.metric,
+        "task": task.name,
+        "metric": task.metric,
+        "greater_is_better": metric.greater_is_better,
+        "fraction": bool(np.isfinite(metric.bounds).all()),
         "cpu": {"class": here.cpu_class, "name": here.name, "threads_of_timings": 1},
         "rows": {**result.rows.counts, "chosen_on": result.rows.chosen_on},
         "notes": list(result.notes),
@@ -56,12 +62,15 @@ def as_json(result: CompressionResult) -> dict[str, Any]:
         "layers": layers(result.best.candidate.quant_map),
         "reasons": REASONS,
         "sensitivity": dict(result.sensitivity),
+        "changes": changes(result),
+        "confusion": confusion(result),
         "test": None
         if result.test is None
         else {
             "fp32": _score(result.test.fp32),
             "best": {**_score(result.test.best), **_comparison(result.test.comparison)},
         },
+        "settings": dict(result.settings),
     }
 
 
@@ -81,11 +90,16 @@ def layers(quant_map: QuantMap) -> list[dict[str, Any]]:
                 "kind": "layer",
                 "precision": "int8",
                 "range": None if layer.range is None else [layer.range.low, layer.range.high],
+                "shape": list(layer.integers.shape),
                 "smoothed": layer.smooth is not None,
+                "largest_integer": int(np.abs(layer.integers.astype(np.int16)).max(initial=0)),
                 "unsafe_pairs": unsafe_pairs(layer.integers),
             }
         )
-    found += [{"name": name, "kind": "table", "precision": "int8"} for name in quant_map.tables]
+    found += [
+        {"name": name, "kind": "table", "precision": "int8", "shape": list(table.integers.shape)}
+        for name, table in quant_map.tables.items()
+    ]
     classes = list(quant_map.product_classes)
     found += [
         {"name": name, "kind": "product", "precision": "int8", "cpu_classes": classes} for name in quant_map.products

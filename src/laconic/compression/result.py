@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ..errors import Failure
 from .choice import Choice, Screened
@@ -41,6 +42,8 @@ class CompressionResult:
     max_drop: float | None = None
     met: bool = True
     """Whether the drop is at most `max_drop`; True where none was asked for."""
+    settings: Mapping[str, Any] = field(repr=False, default_factory=dict)
+    """What was asked for and with which versions, in plain types."""
 
     @property
     def path(self) -> Path:

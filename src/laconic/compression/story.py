@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from ..errors import UserError
 from ..graphs.first_position import keep_first_position
 from ..options import TaskOptions
 from ..progress import SILENT, Progress
+from ..report import draw_reports
 from ..strategy import Plan, check_rows
 from ..train.loss_settings import Criterion
 from .choice import ROUNDING
@@ -27,6 +29,7 @@ from .pruning import Pruning, check_pruning, forget_training
 from .report import as_json
 from .result import CompressionResult
 from .search import Search
+from .settings import settings
 from .source import Origin, find_origin, open_source
 from .trial import Trial
 
@@ -50,6 +53,7 @@ def compress(
     overwrite: bool = False,
     progress: Progress = SILENT,
     criterion: Criterion | None = None,
+    command: Sequence[str] | None = None,
 ) -> CompressionResult:
     """Make a fine-tuned model smaller in every way that the options ask for, and keep the best.
 
@@ -57,11 +61,13 @@ def compress(
     report. `training`: options of transformers, for plans that train; `criterion`: the user's loss in the place of the
     task's own. `given`: names of options that the user set; those that can have no effect are refused. Needs a few
     minutes for a small encoder, with `dynabert` and `qat` their training besides; the model folder is not changed. A
-    run that was killed while it trained, or later, goes on from there when it is started again.
+    run that was killed while it trained, or later, goes on from there when it is started again. `command`: the words
+    that were typed, for those who want to run it again.
     """
     options, training = options or CompressOptions(), training or {}
     plans, notes = resolve(options, options.plans())
     scored = data.evaluation is not None
+    asked = settings(options, data, given=given, training=training, task_options=task_options, command=command)
     _check_columns(data)
     check(options, plans, given, scored=scored, bounds=(-math.inf, math.inf))
     check_training(training, plans)
@@ -93,7 +99,9 @@ def compress(
         parents = make_parents(source, plans, pruning, rows, options, output.scratch, progress)
         parents = train_parents(parents, pruning, output.scratch)
         result = Search(source, parents, rows, options, trial, output, progress).tell(notes)
-        output.publish(as_json(result))
+        result = replace(result, settings=asked)
+        content = as_json(result)
+        output.publish(content, _reports(content, progress))
     return result
 
 
@@ -101,6 +109,15 @@ def _room(origin: Origin, plans: Sequence[Plan], smaller: int) -> int:
     """Bytes that the run needs at least: the FP32 graph, what is trained, and of every model torch, graph and INT8."""
     trained = TRAINING if trains(plans) else 0
     return int(origin.size * (1 + trained + SMALLEST * len(plans) * max(1, smaller)))
+
+
+def _reports(content: dict[str, Any], progress: Progress) -> dict[str, str]:
+    """The reports by file name, drawn from what will lie in the file."""
+    try:
+        return draw_reports(json.loads(json.dumps(content)))
+    except Exception as error:  # noqa: BLE001 - a page that cannot be drawn must not cost hours of training
+        progress.say(f"The report could not be drawn (a bug: {type(error).__name__}: {error}). The result is whole.")
+        return {}
 
 
 def _check_columns(data: Data) -> None:

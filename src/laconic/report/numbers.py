@@ -1,0 +1,67 @@
+"""Numbers as the report writes them: scores in points, sizes in megabytes, speeds as multiples of FP32's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from .run import Run
+
+
+def score(run: Run, value: float | None) -> str:
+    """Points of a metric that is a fraction; any other metric as it is."""
+    if value is None or math.isnan(value):
+        return ""
+    return signless(f"{100 * value:.2f}" if run.fraction else f"{value:.4g}")
+
+
+def interval(run: Run, bounds: Sequence[float] | None) -> str:
+    """Both ends of an interval."""
+    return "" if not bounds else f"{score(run, bounds[0])} to {score(run, bounds[1])}"
+
+
+def signless(text: str) -> str:
+    """Zero has no sign, and a minus is one.
+
+    >>> signless("-0.00"), signless("-0.25")
+    ('0.00', '−0.25')
+    """
+    return text.lstrip("-") if not text.strip("-0.") else text.replace("-", "−")
+
+
+def percent(share: float | None, digits: int = 2) -> str:
+    """A share in percent, without the sign."""
+    return "" if share is None or math.isnan(share) else f"{100 * share:.{digits}f}"
+
+
+def megabytes(size: int) -> str:
+    """Bytes as megabytes.
+
+    >>> megabytes(438_012_345), megabytes(35_897)
+    ('438.0', '0.04')
+    """
+    return f"{size / 1e6:.1f}" if size >= 1e6 else f"{size / 1e6:.2f}"
+
+
+def times(ratio: float | None) -> str:
+    """A multiple, without the sign."""
+    return "" if ratio is None else f"{ratio:.2f}"
+
+
+def small(value: float | None) -> str:
+    """A change of logits."""
+    return "" if value is None or math.isnan(value) else f"{value:.4f}"
+
+
+def batch(size: str) -> str:
+    """What a batch size is called."""
+    return f"batch {size}"
+
+
+def count(number: int, one: str, many: str) -> str:
+    """A number with its noun.
+
+    >>> count(1, "row", "rows"), count(2, "row", "rows")
+    ('1 row', '2 rows')
+    """
+    return f"{number:,} {one if number == 1 else many}"

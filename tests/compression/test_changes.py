@@ -1,0 +1,105 @@
+"""What is told of a changed row: how right each answer is, texts and answers in words; and what a run was asked for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from laconic.compression.changes import LONGEST, MOST_WORDS, answered, cut, right, texts
+from laconic.compression.divide import Data
+from laconic.compression.options import CompressOptions
+from laconic.compression.settings import settings
+from laconic.data import from_dataset
+from laconic.tasks import QuestionAnswering, SequenceClassification, TokenClassification
+from laconic.tasks.question_answering import Answered, QuestionExample
+from laconic.tasks.sequence_classification import TextExample
+from laconic.tasks.token_classification import Tagged, WordsExample
+
+SINGLE = SequenceClassification(("bad", "good"))
+MULTI = SequenceClassification(("a", "b", "c"), problem="multi_label_classification", metric="micro_f1")
+NUMBER = SequenceClassification(("x",), problem="regression", metric="pearson")
+
+
+def classified(task: SequenceClassification, *logits: list[float]) -> list[Any]:
+    return task.decode([], [], [np.array(row, np.float32) for row in logits])
+
+
+@pytest.mark.parametrize(
+    ("task", "gold", "logits", "expected", "said", "right_is"),
+    [
+        (SINGLE, 1, ([0, 2], [2, 0]), [1, 0], ["good (0.88)", "bad (0.88)"], "good"),
+        (MULTI, (1, 0, 1), ([1, -1, 1], [-1, -1, -1]), [3, 1], ["a, c", "no label"], "a, c"),
+        (MULTI, (0, 0, 0), ([-1, -1, -1], [1, -1, -1]), [3, 2], ["no label", "a"], "no label"),
+        (NUMBER, 2.5, ([2.0], [4.0]), [-0.5, -1.5], ["2", "4"], "2.5"),
+    ],
+)
+def test_classes_labels_and_numbers(
+    task: Any, gold: Any, logits: Any, expected: list[float], said: list[str], right_is: str
+) -> None:
+    before, after = classified(task, *logits)
+    example = TextExample("text", None, gold)
+    assert right(task, [example, example], [before, after]).tolist() == pytest.approx(expected)
+    told = answered(task, example, before, after, labelled=True)
+    assert told == {"fp32": said[0], "best": said[1], "gold": right_is}
+    assert "gold" not in answered(task, example, before, after, labelled=False)
+
+
+def test_tags_that_changed_are_told_with_their_words() -> None:
+    task = TokenClassification(("O", "B-LOC"))
+    words = tuple(f"w{i}" for i in range(MOST_WORDS + 5))
+    gold = ("B-LOC",) * len(words)
+    plain = Tagged(words, gold, (1.0,) * len(words), ())
+    one_off = Tagged(words, ("O", *gold[1:]), (1.0,) * len(words), ())
+    all_off = Tagged(words, ("O",) * len(words), (1.0,) * len(words), ())
+    example = WordsExample(words, gold, " ".join(words))
+    assert right(task, [example] * 3, [plain, one_off, all_off]).tolist() == [len(words), len(words) - 1, 0]
+    told = answered(task, example, plain, one_off, labelled=True)
+    assert told == {"fp32": "w0 B-LOC", "best": "w0 O", "gold": "w0 B-LOC"}
+    assert answered(task, example, plain, all_off, labelled=False)["best"].endswith(" and 5 more")
+
+
+def test_questions_are_as_right_as_their_score_and_shown_around_the_answer() -> None:
+    task = QuestionAnswering(answer_language="en")
+    context = "far away " * 100 + "the company moved to Paris in 1998" + " and so on" * 100
+    start = context.index("Paris")
+    example = QuestionExample("Where?", context, (("Paris", start), ("in Paris", start - 3)))
+    whole, part = Answered("Paris", start, start + 5, 0.9), Answered("Paris in 1998", start, start + 13, 0.8)
+    found = right(task, [example] * 2, [whole, part])
+    assert found[0] == 1
+    assert found[1] == pytest.approx(0.8)  # of "in Paris" both words, and one more: 2 · 2/3 · 1 / (2/3 + 1)
+    told = answered(task, example, whole, Answered("", 0, 0, 0.1), labelled=True)
+    assert told == {"fp32": "Paris", "best": "no answer", "gold": "Paris / in Paris"}
+    shown = texts(example, whole)
+    assert shown["question"] == "Where?"
+    assert "Paris" in shown["context"]
+    assert len(shown["context"]) <= LONGEST + 2
+
+
+@pytest.mark.parametrize("at", [0, 5, 50, 99])
+def test_cut_text_is_a_part_of_the_text_around_the_place(at: int) -> None:
+    text = "".join(chr(97 + i % 26) for i in range(100))
+    body = cut(text, at, longest=10).strip("…")
+    assert len(body) == 10
+    assert body in text
+    assert text[at] in body
+    assert cut(text, at, longest=100) == text
+
+
+def test_settings_are_plain_and_hold_no_access_token() -> None:
+    rows = from_dataset([{"text": "a"}])
+    options = CompressOptions(strategy="dynabert+ptq", width_mult_list="3/4 1/2", seed=7)
+    told = settings(
+        options, Data(train=rows), given={"seed", "strategy"}, training={"hub_token": "secret", "max_steps": 3},
+        command=["laconic", "compress", "--hub_token", "secret", "--seed", "7", "--eval_file", "my file.tsv"],
+    )  # fmt: skip
+    assert json.loads(json.dumps(told)) == told
+    assert "secret" not in json.dumps(told)
+    assert told["command"].endswith("--seed 7 --eval_file 'my file.tsv'")
+    assert told["options"]["width_mult_list"] == ["3/4", "1/2"]
+    again = CompressOptions(**{name: value for name, value in told["options"].items() if value is not None})
+    assert again == options
+    assert (told["given"], told["training"]["max_steps"]) == (["seed", "strategy"], 3)
+    assert told["packages"]["numpy"] == np.__version__

@@ -1,0 +1,182 @@
+"""A report read back by the parser of Python itself, and held against the result that it was drawn from."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+VOID = {"meta", "link", "br"}
+
+
+@dataclass
+class Node:
+    """An element with its attributes; children are elements and texts."""
+
+    name: str
+    attributes: dict[str, str]
+    children: list[Node | str] = field(default_factory=list)
+
+    def all(self, name: str, **wanted: str) -> Iterator[Node]:
+        """Elements inside by name and class."""
+        for child in self.children:
+            if isinstance(child, Node):
+                classes = child.attributes.get("class", "").split()
+                if name in (child.name, "*") and all(word in classes for word in wanted.values()):
+                    yield child
+                yield from child.all(name, **wanted)
+
+    @property
+    def text(self) -> str:
+        return "".join(child if isinstance(child, str) else child.text for child in self.children)
+
+
+class Reader(HTMLParser):
+    """Builds the tree; an element that is not closed, or closed twice, is an error."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.root = Node("root", {})
+        self.open = [self.root]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert len({name for name, _ in attrs}) == len(attrs), f"<{tag}> has an attribute twice"
+        node = Node(tag, {name: value or "" for name, value in attrs})
+        self.open[-1].children.append(node)
+        if tag not in VOID:
+            self.open.append(node)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open[-1].name == tag, f"</{tag}> closes <{self.open[-1].name}>"
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.open[-1].children.append(data)
+
+
+def parse(text: str) -> Node:
+    reader = Reader()
+    reader.feed(text)
+    reader.close()
+    assert reader.open == [reader.root]
+    return reader.root
+
+
+def check_reports(folder: Path) -> Node:
+    """Both reports of a finished run say what its result says, and load nothing; gives the page."""
+    content = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    page = parse(text)
+    check_loads_nothing(page)
+    check_table(page, content)
+    for drawing in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
+        ElementTree.fromstring(drawing.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1))  # noqa: S314
+    drawings = [one for one in page.all("svg") if one.attributes.get("role") == "group"]
+    assert len(drawings) == 2  # for wide screens and for narrow ones
+    for drawing in drawings:
+        check_plot(drawing, content)
+    markdown = (folder / "report.md").read_text(encoding="utf-8")
+    for one in content["candidates"]:
+        (line,) = (
+            line for line in markdown.splitlines() if re.match(rf"\| {re.escape(one['name'])}(,| \(|\s\|)", line)
+        )
+        for said in numbers(one, content):
+            assert said in line.replace("−", "-"), (said, line)
+    return page
+
+
+def check_loads_nothing(page: Node) -> None:
+    for node in page.all("*"):
+        for name, value in node.attributes.items():
+            assert name not in ("src", "srcset", "action", "xlink:href", "poster"), node
+            assert not name.startswith("on"), node
+            if name == "href":
+                assert value.startswith("data:"), value
+            assert "url(" not in value.lower(), value
+    assert "url(" not in next(page.all("style")).text
+    assert "@import" not in next(page.all("style")).text
+    for word in ("fetch", "XMLHttpRequest", "import(", "http:", "https:", "innerHTML"):
+        assert word not in next(page.all("script")).text
+    assert len(list(page.all("script"))) == 1
+    (policy,) = (one for one in page.all("meta") if one.attributes.get("http-equiv") == "Content-Security-Policy")
+    assert policy.attributes["content"].startswith("default-src 'none'; ")
+
+
+def numbers(one: dict[str, Any], content: dict[str, Any]) -> list[str]:
+    """What a line must say of a model, computed anew from the result."""
+
+    def score(value: float) -> str:
+        text = f"{100 * value:.2f}" if content.get("fraction", True) else f"{value:.4g}"
+        return text if float(text) else text.lstrip("-")
+
+    said = [f"{one['size'] / 1e6:.{1 if one['size'] >= 1e6 else 2}f}"]
+    said.append("not scored" if one["score"] is None else score(one["score"]))
+    if one.get("drop") is not None:
+        said.append(score(one["drop"]))
+    if one.get("drop_interval"):
+        said.append(" to ".join(map(score, one["drop_interval"])))
+    if one.get("same_answer") is not None:
+        said.append(f"{100 * one['same_answer']:.2f}")
+    said += [f"{speed['ratio']:.2f}" for speed in one.get("speed_by_batch", {}).values()]
+    return said
+
+
+def check_table(page: Node, content: dict[str, Any]) -> None:
+    (table,) = page.all("table", wanted="sortable")
+    lines = list(next(table.all("tbody")).all("tr"))
+    assert len(lines) == len(content["candidates"]) + 1
+    by_name = {line.attributes.get("data-name", "FP32"): line for line in lines}
+    for one in ({**content["fp32"], "name": "FP32"}, *content["candidates"]):
+        line = by_name[one["name"]]
+        cells = [[part.text for part in cell.all("*") if part.name in ("bdi", "small")] for cell in line.all("*")]
+        said = {text.replace("−", "-") for cell in cells for text in cell}
+        assert set(numbers(one, content)) <= said, (numbers(one, content), said)
+        assert (line.attributes.get("class") == "chosen") == (one["name"] == content["best"])
+
+
+def check_plot(drawing: Node, content: dict[str, Any]) -> None:
+    """Every model is a point, at the place that the ticks of the axes give it, its area as its size."""
+    points = {one.attributes["data-name"]: one for one in drawing.all("g", wanted="point")}
+    models = {"FP32": content["fp32"], **{one["name"]: one for one in content["candidates"]}}
+    assert points.keys() == models.keys()
+    texts = list(next(drawing.all("g", wanted="grid")).all("text"))
+    speeds = [
+        (float(one.attributes["x"]), float(one.text.removesuffix(" ×"))) for one in texts if one.text.endswith(" ×")
+    ]
+    values = [
+        (float(one.attributes["y"]) - 4, float(one.text.replace("−", "-")))
+        for one in texts
+        if one.attributes["text-anchor"] == "end"
+    ]
+    largest = max(one["size"] for one in models.values())
+    radii = {}
+    for name, point in points.items():
+        one = models[name]
+        (dot,) = point.all("circle", wanted="dot")
+        ratios = [speed["ratio"] for speed in one.get("speed_by_batch", {}).values()] or [1.0]
+        speed = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        assert abs(float(dot.attributes["cx"]) - along(speeds, speed)) < 1, name
+        value = one["score"] if content["fp32"]["score"] is not None else one.get("same_answer", 1.0)
+        shown = 100 * value if content.get("fraction", True) or content["fp32"]["score"] is None else value
+        assert abs(float(dot.attributes["cy"]) - along(values, shown)) < 1, name
+        radii[name] = float(dot.attributes["r"]), one["size"]
+        assert name in point.attributes["aria-label"]
+        assert next(point.all("title")).text == point.attributes["aria-label"]
+        assert point.attributes["tabindex"] == "0"
+        chosen = name == content["best"]
+        assert ("chosen" in point.attributes["class"]) == chosen == bool(list(point.all("circle", wanted="ring")))
+    top = max(radius for radius, _ in radii.values())
+    for radius, size in radii.values():
+        assert abs(radius - max(5.0, top * math.sqrt(size / largest))) < 0.2
+
+
+def along(ticks: list[tuple[float, float]], value: float) -> float:
+    """The pixel of a value, from two ticks of an axis."""
+    (first, low), (last, high) = ticks[0], ticks[-1]
+    return first + (value - low) / (high - low) * (last - first)
