@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from dataclasses import replace
 from typing import Any
 
 from .. import __version__
-from ..errors import UserError, missing_package
+from ..errors import Failure, UserError, missing_package
 from .job import Answerer, Job
 from .read_parts import Part
 from .shipping import Files, packed, unpacked
 from .teamwork import Event, Refused, tried
 
-LOCAL = "local"
+LOCAL, AUTO = "local", "auto"
+PATIENCE = 5.0
+"""Seconds to wait for a cluster to answer."""
 
 
 class RayActors:
@@ -77,28 +80,45 @@ class RayActors:
         if largest < self.job.threads:
             self.close()
             what = f"No machine of the cluster has {self.job.threads} cores; the largest has {largest:g}."
-            raise UserError(f"{what} (option '--threads')", hint="Give a smaller number.")
+            raise UserError(f"{what[:-1]} (option '--threads').", hint="Give a smaller number.")
 
 
 def connect(address: str) -> Any:
     """Join a cluster, or begin one on this machine for `local`; gives the package."""
-    # Ray would tell of its dashboard and metrics on every start, in the middle of our progress.
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else every start tells of a change to come
     try:
         import ray
     except ImportError as error:
         raise missing_package("ray", "--ray", extra="ray") from error
+    if address not in (LOCAL, AUTO):
+        _knock(address)
     silent: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     if address == LOCAL:
         silent["include_dashboard"] = False
     try:
         ray.init(address=address, **silent)
-    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+    except Exception as error:  # Ray raises plain ones too
         told = str(error).strip().splitlines()[0].rstrip(".")
-        hint = "Give HOST:PORT of the head, as 'ray start --head' tells it, or local."
-        raise UserError(f"There is no Ray cluster: {told} (option '--ray').", where=address, hint=hint) from None
+        if address == LOCAL:
+            raise Failure(f"Ray did not begin on this machine: {told}.") from error
+        raise _nobody(address, told) from error
     return ray
+
+
+def _knock(address: str) -> None:
+    """See whether anybody listens there: Ray itself would try for ten minutes and more."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        raise _nobody(address, "that is no address")
+    try:
+        socket.create_connection((host, int(port)), timeout=PATIENCE).close()
+    except (OSError, OverflowError) as error:
+        raise _nobody(address, getattr(error, "strerror", None) or str(error)) from None
+
+
+def _nobody(address: str, why: str) -> UserError:
+    hint = "Give HOST:PORT of the head, as 'ray start --head' tells it, or auto, or local."
+    return UserError(f"No Ray cluster is found: {why} (option '--ray').", where=address, hint=hint)
 
 
 class _Actor:
