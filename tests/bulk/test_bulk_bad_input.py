@@ -29,7 +29,7 @@ BAD = {
     "not utf-8": ("rows.txt", b"fine\n" * 40 + b"\xff\n", "rows.txt:41: The file is not UTF-8: byte 0xff"),
     "fields": ("rows.tsv", b"text\tlabel\n" + b"fine\t1\n" * 39 + b"fine\n", "rows.tsv:41: The row has 1 fields, 2"),
     "quotes": ("rows.csv", b"text\n" + b"fine\n" * 39 + b'"open\n', "rows.csv:41: The row is not valid csv"),
-    "json": ("rows.jsonl", b'{"text": "a"}\n' * 40 + b"{\n", "rows.jsonl:41: The json is corrupt"),
+    "json": ("rows.jsonl", b'{"text": "a"}\n' * 40 + b"{\n", "rows.jsonl:41:1: The json is corrupt"),
     "no text": ("rows.jsonl", b'{"text": "a"}\n' * 40 + b'{"text": 1}\n', "rows.jsonl:41: Column 'text' must hold"),
     "empty": ("rows.jsonl", b"", "rows.jsonl: The file is empty."),
     "not parquet": ("rows.parquet", b"text\n", "rows.parquet: The file is not parquet."),

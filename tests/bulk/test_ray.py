@@ -50,7 +50,7 @@ def test_command_on_ray_writes_the_same_bytes(
         shown = predict(artifact("text"), file, "--output", tmp_path / name, "--ray", cluster.address, *more)
         assert shown.code == 0, shown.err
         assert (tmp_path / name).read_bytes() == (tmp_path / "one.csv").read_bytes()
-    assert len(list((tmp_path / "there" / "artifacts").iterdir())) == 1  # one folder, whoever was first
+    assert len(list((tmp_path / "there" / "artifacts").glob("[!.]*"))) == 1  # one folder, whoever was first
     shown = predict(
         artifact("text"), file, "--output", tmp_path / "four.csv", "--ray", cluster.address, "--threads", "9"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,11 +38,20 @@ def test_second_worker_takes_what_is_there_and_mends_what_is_damaged(artifact: A
     assert content(unpacked(files, tmp_path)) == content(artifact("text"))
 
 
+def test_scratch_of_a_killed_worker_goes_in_time(artifact: Artifact, tmp_path: Path) -> None:
+    old, new = tmp_path / "artifacts" / ".part-old", tmp_path / "artifacts" / ".part-new"
+    old.mkdir(parents=True)
+    new.mkdir()
+    os.utime(old, (0, 0))
+    unpacked(packed(artifact("text")), tmp_path)
+    assert (old.exists(), new.exists()) == (False, True)  # the new one may be a worker's that is at it
+
+
 def test_bytes_that_changed_on_the_way_are_refused(artifact: Artifact, tmp_path: Path) -> None:
     files = {**packed(artifact("text")), "tokenizer.json": b"{}"}
     with pytest.raises(UserError, match=r"'tokenizer\.json' has changed"):
         unpacked(files, tmp_path)
-    assert not [path for path in (tmp_path / "artifacts").iterdir()]
+    assert not list((tmp_path / "artifacts").iterdir())
 
 
 def test_path_that_leaves_the_folder_is_refused(artifact: Artifact, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ class Without:
 sys.meta_path[:] = map(Without, sys.meta_path)
 """
 LIGHT = (
-    "artifact", "card", "folder", "measure.benchmark", "measure.footprint", "measure.score", "probe", "runtime",
+    "artifact", "bulk", "card", "folder", "measure.benchmark", "measure.footprint", "measure.score", "probe", "runtime",
     "systems", "tasks", "whole",
 )  # fmt: skip
 CONTEXT = " ".join(SENTENCES)

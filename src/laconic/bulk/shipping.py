@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from ..errors import Failure, UserError
 from ..runtime.remember import cache_folder
 
 Files = Mapping[str, bytes]
+SCRATCH = ".part-"
 
 
 def packed(folder: Path) -> Files:
@@ -33,7 +36,8 @@ def unpacked(files: Files, cache: Path | None = None) -> Path:
     try:
         shutil.rmtree(place, ignore_errors=True)
         place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=place.parent, prefix=".part-") as scratch:
+        _clear(place.parent)
+        with tempfile.TemporaryDirectory(dir=place.parent, prefix=SCRATCH) as scratch:
             folder = Path(scratch) / "artifact"
             for name, content in files.items():
                 file = folder / name
@@ -50,6 +54,14 @@ def unpacked(files: Files, cache: Path | None = None) -> Path:
         hint = "Name a folder that can be written to in $LACONIC_CACHE."
         raise Failure(f"The artifact cannot be unpacked: {error.strerror}.", where=str(place), hint=hint) from None
     return place
+
+
+def _clear(folder: Path) -> None:
+    """Remove what workers that were killed while they unpacked have left; nobody takes an hour for it."""
+    for left in folder.glob(f"{SCRATCH}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > 3600:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _sound(place: Path) -> bool:
