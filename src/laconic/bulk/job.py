@@ -40,6 +40,7 @@ class Job:
         # The tokenizer takes every core otherwise, those of the other workers too.
         os.environ["TOKENIZERS_PARALLELISM"] = "false" if self.threads == 1 else "true"
         os.environ["RAYON_NUM_THREADS"] = str(self.threads)
+        FORMATS[self.format].check()  # another machine may lack a package that this one has
         predictor = runtime.load(self.folder, self.engine, self.threads, precision=self.precision)
         return answerer(replace(predictor, task=self.task, batch_size=self.batch_size), self.format)
 

@@ -73,7 +73,8 @@ class RayActors:
             raise UserError(f"A worker could not begin: {told}.", hint=hint) from None
         except (gone.RayActorError, gone.WorkerCrashedError, gone.ObjectLostError, gone.OutOfMemoryError) as error:
             self.actors.discard(worker)
-            return Event(worker, ended=type(error).__name__)
+            last = str(error).strip().splitlines()[-1].strip()  # what an actor that could not be made died of
+            return Event(worker, ended=f"{type(error).__name__}: {last[:160]}")
 
     def _check_room(self) -> None:
         largest = max((node["Resources"].get("CPU", 0) for node in self.ray.nodes() if node["Alive"]), default=0)
