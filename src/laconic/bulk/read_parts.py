@@ -47,7 +47,7 @@ class RowFile:
     def checked(cls, path: str | Path, task: Task, columns: Columns, header: bool | None = None) -> RowFile:
         """Read a file once, keeping nothing: a bad row is told before the first answer is computed.
 
-        Costs a second reading, a few thousandths of the time that answers take.
+        Costs a second reading, which is little beside what answers take.
         """
         found, grown = cls(existing(path, "file"), task, columns, header)._looked_through()
         if grown:  # a column that a later part brought is empty in the earlier ones, and may not be
