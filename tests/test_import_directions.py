@@ -19,12 +19,12 @@ def test_layers_import_downwards_only():
 
 LIGHT = (
     "laconic", "laconic.cli", "laconic.runtime", "laconic.systems", "laconic.measure.score", "laconic.data",
-    "laconic.convert", "laconic.report",
+    "laconic.convert", "laconic.report", "laconic.bulk",
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("module", LIGHT)
 def test_importing_brings_no_training_library(module):
-    heavy = "{'torch', 'transformers', 'openvino', 'onnx', 'datasets', 'pandas'}"
+    heavy = "{'torch', 'transformers', 'openvino', 'onnx', 'datasets', 'pandas', 'ray', 'pyarrow'}"
     code = f"import sys, {module}; found = {heavy} & set(sys.modules); assert not found, found"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -60,6 +60,11 @@ class Opener:
             return self._folder(path, threads)
         return self._artifact(path, self._export(path), base, precision, threads)
 
+    def task(self, path: str | Path) -> Task:
+        """The task of an artifact, with the options given now; no engine is loaded."""
+        opened = artifacts.read(path)
+        return self._task(opened, read_config(opened.folder))
+
     def _artifact(
         self, path: Path, opened: Artifact, engine: str, precision: str | None, threads: int | None
     ) -> System:

@@ -110,7 +110,7 @@ def test_output_file_is_written_whole(
     written = (tmp_path / "out.jsonl").read_text()
     assert written == laconic("predict", model_folder(), files["text"]).out
     broken = "fine\n{broken\n"
-    shown = laconic("predict", model_folder(), "--output", tmp_path / "out.jsonl", stdin=broken)
+    shown = laconic("predict", model_folder(), "--output", tmp_path / "out.jsonl", "--overwrite", stdin=broken)
     assert shown.code == 2
     assert (tmp_path / "out.jsonl").read_text() == written
     assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]

@@ -13,8 +13,8 @@ from laconic import runtime
 from models import HEADS, SENTENCES
 
 LIGHT = (
-    "artifact", "card", "cli.export", "folder", "layouts", "measure.benchmark", "measure.footprint", "measure.score",
-    "probe", "runtime", "systems", "tasks", "whole",
+    "artifact", "card", "cli.export", "folder", "layouts", "measure.benchmark", "measure.footprint",
+    "measure.score", "probe", "runtime", "systems", "tasks", "whole", "bulk",
 )  # fmt: skip
 CONTEXT = " ".join(SENTENCES)
 INPUTS = dict(zip(HEADS, (list(SENTENCES), [*SENTENCES, CONTEXT], [["who is the fox?", CONTEXT]]), strict=True))

@@ -12,6 +12,8 @@ from .dataset import with_names
 from .lines import opened
 
 MARK = b"PAR1"
+ROWS = 1024
+"""Rows in memory at once: as Python objects they take many times what they take in the file."""
 
 
 def records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -28,7 +30,7 @@ def records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     try:
         with parquet.ParquetFile(path) as file:
             named = class_names(file.schema_arrow.metadata or {})
-            for batch in file.iter_batches():
+            for batch in file.iter_batches(batch_size=ROWS):
                 for record in batch.to_pylist():
                     number += 1
                     yield number, with_names(record, named, f"{path}:{number}")

@@ -70,6 +70,11 @@ class Own:
         """A common shift changes no largest label; numbers that stand for themselves it does change."""
         return -1 if self.labels_last else None
 
+    @property
+    def answer_columns(self) -> Mapping[str, Any]:
+        """Numbers in a shape that only the model's owner knows."""
+        return dict.fromkeys(self.outputs)
+
     def read(self, rows: Rows, columns: Columns, labelled: bool) -> list[Any]:
         """Refuse: texts and labels mean what the model's owner says."""
         what = f"The artifact is a model of its owner's ({self.model_class}): rows of a file mean nothing to it."

@@ -72,6 +72,11 @@ class QuestionAnswering:
         """A common shift of all starts (or ends) changes no choice."""
         return 0
 
+    @property
+    def answer_columns(self) -> Mapping[str, Any]:
+        """The answer, where it stands, and its score."""
+        return {"answer": str, "start": int, "end": int, "score": float}
+
     def read(self, rows: Rows, columns: Columns, labelled: bool) -> list[QuestionExample]:
         """Take question, context and answers as SQuAD files have them."""
         question = rows.column("question_column", columns.question, ("question", "query"))

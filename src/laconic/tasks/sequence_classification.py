@@ -90,6 +90,14 @@ class SequenceClassification:
         """A common shift of all logits changes no softmax."""
         return -1 if self.problem == SINGLE else None
 
+    @property
+    def answer_columns(self) -> Mapping[str, Any]:
+        """The label with its score, the labels, or the number; and the score of every label."""
+        scores = {"scores": dict.fromkeys(self.labels, float)}
+        if self.problem == REGRESSION:
+            return {"value": float}
+        return {"label": [str], **scores} if self.problem == MULTI else {"label": str, "score": float, **scores}
+
     def read(self, rows: Rows, columns: Columns, labelled: bool) -> list[TextExample]:
         """Take text, second text and label from the usual columns or those named."""
         text = rows.column("text_column", columns.text, TEXT)

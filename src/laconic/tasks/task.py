@@ -84,6 +84,10 @@ class Task(Protocol):
     def centred_axis(self) -> int | None:
         """The axis of a feature's logits whose common shift means nothing (None: every shift does)."""
 
+    @property
+    def answer_columns(self) -> Mapping[str, Any]:
+        """What an answer's `as_json()` holds, by name: str, int, float, [form], {name: form}; None is any JSON."""
+
     def read(self, rows: Rows, columns: Columns, labelled: bool) -> list[Any]:
         """Check rows and turn them into examples; `labelled`: every row must carry its gold (else none is read)."""
 

@@ -98,6 +98,12 @@ class TokenClassification:
         """A common shift of one position's logits changes no softmax."""
         return -1
 
+    @property
+    def answer_columns(self) -> Mapping[str, Any]:
+        """Entities, words and their tags."""
+        entity = {"label": str, "text": str, "start": int, "end": int, "score": float}
+        return {"entities": [entity], "words": [str], "tags": [str]}
+
     def read(self, rows: Rows, columns: Columns, labelled: bool) -> list[WordsExample]:
         """Take words and tags; a text column is split as for `predict`, and cannot be scored."""
         words = rows.column("words_column", columns.words or columns.text, WORDS)

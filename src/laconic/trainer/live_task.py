@@ -94,6 +94,11 @@ class LiveTask:
         """Whether the questions to be scored came with their texts."""
         return isinstance(self.data.get("eval_dataset"), LiveQuestions)
 
+    @property
+    def answer_columns(self) -> Mapping[str, Any]:
+        """The shipped task's."""
+        return self.shipped.answer_columns
+
     def read(self, rows: Rows, columns: Columns, labelled: bool) -> list[LiveExample]:
         """Rows of one of the datasets, with their labels where these are needed."""
         numbers = [record[ITEM] for record in rows]

@@ -1,0 +1,136 @@
+"""Parts over several workers: who is free gets the next one; what a dead one had is done again by another."""
+
+from __future__ import annotations
+
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..errors import Failure, UserError
+from .read_parts import Part
+
+TRIES = 3
+"""How often a part is given out, and how often workers without one may end, before that is the user's to know."""
+MEMORY = "Was it out of memory? Try fewer --workers or a smaller --batch_size."
+
+
+@dataclass(frozen=True)
+class Refused:
+    """An error on its way from a worker to the user; `bug`: where it came from, if it is not the user's to mend."""
+
+    what: str
+    where: str | None = None
+    hint: str | None = None
+    failed: bool = False
+    bug: str | None = None
+
+    def error(self) -> Exception:
+        """Put it together again."""
+        if self.bug is not None:
+            return RuntimeError(f"A worker failed with {self.what}\n{self.bug}")
+        return (Failure if self.failed else UserError)(self.what, where=self.where, hint=self.hint)
+
+
+def tried(work: Callable[[], Any]) -> Any:
+    """What the work gives, or why it gives nothing: a value that can be sent, which not every error can."""
+    try:
+        return work()
+    except UserError as error:
+        return Refused(error.what, error.where, error.hint, isinstance(error, Failure))
+    except Exception as error:  # noqa: BLE001 - raised again in the first process
+        return Refused(f"{type(error).__name__}: {error}", bug=traceback.format_exc())
+
+
+@dataclass(frozen=True)
+class Event:
+    """A worker is ready (`content` None), has answered (bytes), refuses, or has ended (`ended` says how)."""
+
+    worker: Any
+    content: bytes | Refused | None = None
+    ended: str | None = None
+
+
+class Team(Protocol):
+    """Workers somewhere: processes here, actors of Ray anywhere."""
+
+    def start(self) -> None:
+        """Begin a worker; it will say that it is ready."""
+
+    def give(self, worker: Any, part: Part) -> None:
+        """Hand a free worker a part; of one that has ended, `events` will tell."""
+
+    def events(self) -> list[Event]:
+        """Wait until something happens."""
+
+    def close(self) -> None:
+        """End all workers."""
+
+
+def answered(team: Team, count: int, parts: Iterable[Part]) -> Iterator[tuple[Part, bytes]]:
+    """Give each part with its bytes, in the order in which they are done."""
+    try:
+        yield from _Round(team, parts).answered(count)
+    finally:
+        team.close()
+
+
+class _Round:
+    """Who has what. One part is read ahead, so that nobody waits for the file."""
+
+    def __init__(self, team: Team, parts: Iterable[Part]) -> None:
+        self.team, self.source = team, iter(parts)
+        self.again: deque[Part] = deque()
+        self.idle: deque[Any] = deque()
+        self.busy: dict[Any, Part] = {}
+        self.tries: dict[int, int] = {}
+        self.alive = self.ended_idle = 0
+
+    def answered(self, count: int) -> Iterator[tuple[Part, bytes]]:
+        ahead = self._following()
+        while self.alive < count and ahead is not None:
+            self._start()
+        while ahead is not None or self.busy:
+            for event in self.team.events():
+                part = self.busy.pop(event.worker, None)
+                if isinstance(event.content, Refused):
+                    raise event.content.error()
+                if event.ended is not None:
+                    self._replace(event, part)
+                else:
+                    self.idle.append(event.worker)
+                while self.idle and (ahead := ahead or self._following()) is not None:
+                    # Before the answers are written: workers are not to wait for the disk.
+                    worker = self.idle.popleft()
+                    self.busy[worker] = ahead
+                    self.team.give(worker, ahead)
+                    ahead = None
+                if part is not None and event.content is not None:
+                    yield part, event.content
+                ahead = ahead or self._following()
+
+    def _following(self) -> Part | None:
+        return self.again.popleft() if self.again else next(self.source, None)
+
+    def _start(self) -> None:
+        self.team.start()
+        self.alive += 1
+
+    def _replace(self, event: Event, part: Part | None) -> None:
+        """Another in the place of one that ended, unless they end by themselves again and again."""
+        self.alive -= 1
+        if event.worker in self.idle:
+            self.idle.remove(event.worker)
+        if part is None:
+            self.ended_idle += 1
+        else:
+            self.again.append(part)
+            self.tries[part.index] = self.tries.get(part.index, 0) + 1
+            if self.tries[part.index] == TRIES:
+                what = f"Workers ended {TRIES} times over these rows ({event.ended})."
+                raise Failure(what, where=part.where, hint=MEMORY)
+        if part is not None or self.ended_idle < TRIES:
+            self._start()
+        elif not self.alive:
+            raise Failure(f"The workers ended while they opened the model ({event.ended}).", hint=MEMORY)

@@ -1,0 +1,67 @@
+"""An artifact that goes to another machine arrives whole, and is checked there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import tiny_artifacts
+from laconic import artifact as artifacts
+from laconic.bulk.shipping import packed, unpacked
+from laconic.errors import Failure, UserError
+
+Artifact = Callable[[str], Path]
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_what_arrives_is_the_artifact_and_nothing_else(artifact: Artifact, tmp_path: Path) -> None:
+    source = tiny_artifacts.copy(artifact("text"), tmp_path / "source")
+    before = content(source)
+    (source / "diary.txt").write_text("not listed in the manifest")
+    place = unpacked(packed(source), tmp_path / "cache")
+    assert content(place) == before
+    assert [path.name for path in place.parent.iterdir()] == [place.name]  # nothing half-done beside it
+
+
+def test_second_worker_takes_what_is_there_and_mends_what_is_damaged(artifact: Artifact, tmp_path: Path) -> None:
+    files = packed(artifact("text"))
+    place = unpacked(files, tmp_path)
+    inode = place.stat().st_ino
+    assert unpacked(files, tmp_path).stat().st_ino == inode
+    (place / "tokenizer.json").write_text("{}")
+    assert content(unpacked(files, tmp_path)) == content(artifact("text"))
+
+
+def test_scratch_of_a_killed_worker_goes_in_time(artifact: Artifact, tmp_path: Path) -> None:
+    old, new = tmp_path / "artifacts" / ".part-old", tmp_path / "artifacts" / ".part-new"
+    old.mkdir(parents=True)
+    new.mkdir()
+    os.utime(old, (0, 0))
+    unpacked(packed(artifact("text")), tmp_path)
+    assert (old.exists(), new.exists()) == (False, True)  # the new one may be a worker's that is at it
+
+
+def test_bytes_that_changed_on_the_way_are_refused(artifact: Artifact, tmp_path: Path) -> None:
+    files = {**packed(artifact("text")), "tokenizer.json": b"{}"}
+    with pytest.raises(UserError, match=r"'tokenizer\.json' has changed"):
+        unpacked(files, tmp_path)
+    assert not list((tmp_path / "artifacts").iterdir())
+
+
+def test_path_that_leaves_the_folder_is_refused(artifact: Artifact, tmp_path: Path) -> None:
+    files = {artifacts.MANIFEST: b"{}", "../../escaped.txt": b"x"}
+    with pytest.raises(UserError, match="outside of the folder"):
+        unpacked(files, tmp_path / "cache")
+    assert not list(tmp_path.rglob("escaped.txt"))
+
+
+def test_cache_that_cannot_be_written_is_named(artifact: Artifact, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Failure, match=r"LACONIC_CACHE"):
+        unpacked(packed(artifact("text")), tmp_path / "file")

@@ -1,0 +1,38 @@
+"""Rows for hand-written artifacts, and when two answers to them are the same."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from learnable import WORDS
+
+Record = dict[str, str]
+
+
+def records(kind: str, count: int) -> list[Record]:
+    """Rows of many lengths, as a user's file has them."""
+    draw = random.Random(count)  # noqa: S311
+
+    def words(most: int) -> str:
+        return " ".join(draw.choices(WORDS, k=draw.randint(1, most)))
+
+    if kind == "question":
+        return [{"question": words(6), "context": words(60)} for _ in range(count)]
+    return [{"text": words(24)} for _ in range(count)]
+
+
+def inputs(kind: str, rows: list[Record]) -> list[Any]:
+    """The same for `Predictor.predict`."""
+    return [(row["question"], row["context"]) if kind == "question" else row["text"] for row in rows]
+
+
+def near(one: Any, other: Any) -> bool:
+    """Equal, numbers to two millionths: batches are cut elsewhere, and sums are taken in another order."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return list(one) == list(other) and all(near(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(near, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) <= 2e-6 * max(1.0, abs(other))
+    return type(one) is type(other) and bool(one == other)
