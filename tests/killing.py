@@ -97,7 +97,10 @@ def _command(argv: list[str], log: Path, modules: Path) -> int:
         os.dup2(stream.fileno(), 2)
         try:
             from laconic.cli import main
+            from laconic_quickly import time_shortly
 
+            if argv[0] == "compress":
+                time_shortly()
             code = main([*argv, "--debug"])
         except BaseException:  # noqa: BLE001 - the log is where it is looked for
             traceback.print_exc()
