@@ -25,10 +25,10 @@ def texts(count: int = ROWS, seed: int = 0) -> list[str]:
 
 
 def folder(place: Path, head: str = "SequenceClassification", family: str = "bert", **more: Any) -> Path:
-    """A model of one layer that is wide enough for INT8."""
+    """A model whose layers are wide enough for INT8."""
     names = dict(enumerate(TAGS)) if head == "TokenClassification" else None
     labels = {"labels": 5, "id2label": names, "label2id": {n: i for i, n in names.items()}} if names else {}
-    return build(place, family, head, **{"hidden": 64, "layers": 1, "std": 0.15, "vocab": 400, **labels, **more})
+    return build(place, family, head, hidden=64, std=0.15, vocab=400, **labels, **more)
 
 
 def load(place: Path) -> tuple[Any, Any]:

@@ -97,7 +97,7 @@ def test_command_writes_and_speaks_once_and_gives_what_one_process_gives(
 def test_script_with_functions_of_its_own_ends_alike_on_both(
     tmp_path: Path, strategies: tuple[str, ...], made: set[str]
 ) -> None:
-    child = start(*TORCHRUN, SCRIPT, folder(tmp_path / "model"), tmp_path / "out", *strategies)
+    child = start(*TORCHRUN, SCRIPT, folder(tmp_path / "model", layers=1), tmp_path / "out", *strategies)
     _, err = heard(child)
     assert child.returncode == 0, err[-3000:]
     one, other = (json.loads((tmp_path / f"told-{rank}.json").read_text()) for rank in range(2))

@@ -159,7 +159,7 @@ class Ran:
 def live(tmp_path_factory: pytest.TempPathFactory, reads: set[str], timings: None) -> Ran:
     """A live model that was trained a little, pruned, trained for INT8 and calibrated."""
     place = tmp_path_factory.mktemp("live")
-    model, tokenizer = load(folder(place / "model"))
+    model, tokenizer = load(folder(place / "model", layers=1))
     model.bert.embeddings.requires_grad_(False)
     model.register_forward_hook(lambda *_: None)
     rows = classified(tokenizer, 40)
@@ -272,7 +272,7 @@ class TestEverythingIsCheckedFirst:
     @pytest.mark.slow
     @pytest.mark.parametrize("strategy", ["dynabert", "qat"])
     def test_what_cannot_be_exported_comes_before_any_step(self, strategy: str, tmp_path: Path) -> None:
-        model, tokenizer = load(folder(tmp_path / "model"))
+        model, tokenizer = load(folder(tmp_path / "model", layers=1))
         rows = classified(tokenizer, 24)
 
         class Moody(type(model)):

@@ -72,5 +72,5 @@ def test_killed_command_goes_on_to_the_same_integers(tmp_path: Path) -> None:
     [("qat", "qat/checkpoint-2"), ("dynabert+ptq", "widths/checkpoint-2")],
 )
 def test_killed_script_goes_on_to_the_same_result(tmp_path: Path, strategy: str, checkpoint: str) -> None:
-    model = folder(tmp_path / "model")
+    model = folder(tmp_path / "model", layers=1)
     killed_and_whole(lambda output: [SCRIPT, model, output, strategy], tmp_path, checkpoint)

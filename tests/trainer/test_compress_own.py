@@ -113,7 +113,7 @@ def test_the_artifact_says_what_it_is_and_runs(run: dict[str, Any]) -> None:
 def test_the_pruned_module_is_kept_as_weights_with_its_shape(run: dict[str, Any]) -> None:
     place = run["out"] / "torch" / "width_mult_0.5"
     config = json.loads((place / "config.json").read_text())
-    assert config["laconic_shape"]["heads"] == [2]
+    assert config["laconic_shape"]["heads"] == [2, 2]
     assert (place / "model.safetensors").is_file()
 
 
