@@ -56,7 +56,9 @@ class Killer:
 
 
 def serve(log: Path) -> None:
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # one thread everywhere: nothing is lost in a fork
+    # One thread everywhere: nothing is lost in a fork. Not always the first core: two servers may run.
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})
     for line in sys.stdin:
         asked = json.loads(line)
         answer = _run(asked["argv"], asked["kill_after"], log)

@@ -7,12 +7,15 @@ write_command(folder, socket)             a `laconic` for shells, a fork of a se
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Iterator
@@ -67,15 +70,8 @@ def server() -> Iterator[Path]:
 
 def serve(address: str) -> None:
     """Import what commands need, once; then one fork after the other."""
-    import onnxscript  # noqa: F401
-    import openvino  # noqa: F401
-    import transformers
-    from transformers import AutoTokenizer, Trainer  # noqa: F401
-
-    import laconic.trainer  # noqa: F401
-    from laconic.cli import main  # noqa: F401
-
-    assert transformers
+    for name in ("laconic.cli", "laconic.trainer", "onnxscript", "openvino", "transformers.models.auto.modeling_auto"):
+        importlib.import_module(name)
     time_shortly()
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(f"{address}.unready")
@@ -97,8 +93,10 @@ def _answer(client: socket.socket) -> int:
     while len(data) < size + 8:
         data += client.recv(65536)
     asked: dict[str, Any] = json.loads(data[8:])
+    threading.Thread(target=_end_with, args=(client,), daemon=True).start()
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
+        os.close(stream)
     os.chdir(asked["folder"])
     os.environ.clear()
     os.environ.update(asked["environment"])
@@ -116,6 +114,12 @@ def _answer(client: socket.socket) -> int:
     sys.stderr.flush()
     client.sendall(str(int(code)).encode())
     return 0
+
+
+def _end_with(client: socket.socket) -> None:
+    """Whoever ends the client means the command."""
+    if not client.recv(1):
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":
