@@ -52,7 +52,7 @@ class Killer:
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
         assert self.server.stdin is not None
         self.server.stdin.close()
-        self.server.wait(30)
+        self.server.wait(300)
 
 
 def serve(log: Path) -> None:

@@ -65,7 +65,7 @@ def server() -> Iterator[Path]:
             yield address
         finally:
             child.terminate()
-            child.wait(30)
+            child.wait(300)
 
 
 def serve(address: str) -> None:
