@@ -14,11 +14,13 @@ from typing import Any
 import torch
 from transformers import DataCollatorWithPadding
 
+from laconic_quickly import time_shortly
 from live import arguments, classified, load, trainer
 
 
 def main() -> None:
     """Write what came out to `told-<rank>.json` beside the output folder."""
+    time_shortly()
     output = Path(sys.argv[2])
     model, tokenizer = load(Path(sys.argv[1]))
     rows = classified(tokenizer, 64)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from laconic_quickly import SECONDS
+from made_once import made_once
 from models import build, build_tokenizer
+from unwatched import leave_exports_unwatched, repeats, unwatched
 
 LABELS = {
     "SequenceClassification": ("bad", "fair", "good"),
@@ -21,8 +25,21 @@ LABELS = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Pages of the docs first: the longest tests there are must not be left to one worker at the end."""
-    items.sort(key=lambda item: "tests/test_docs.py" not in item.nodeid)
+    """What takes longest first: nothing long may be left to one worker at the end. Quick files fill the gaps."""
+    slow = {str(item.path) for item in items if item.get_closest_marker("slow") or item.get_closest_marker("long")}
+    items.sort(key=lambda item: ("tests/test_docs.py" not in item.nodeid, str(item.path) not in slow))
+
+
+def pytest_collection_finish() -> None:
+    """Test modules are imported now, and torch with them."""
+    leave_exports_unwatched()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Some slow tests are not watched by coverage."""
+    with unwatched() if repeats(item) else nullcontext():
+        return (yield)
 
 
 @pytest.fixture(autouse=True)
@@ -35,17 +52,17 @@ def _seeded() -> None:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Pages of the docs run beside each other."""
-    from scheduling import ByFileOrPage
+    """Files stay together, but for a few."""
+    from scheduling import ByFile
 
-    return ByFileOrPage(config, log)
+    return ByFile(config, log)
 
 
 @pytest.fixture(scope="session")
 def short_timings() -> Iterator[None]:
     """For runs of compress: what is timed does not matter to tests; that it is timed does."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("laconic.compression.trial.SECONDS", 0.01)
+        patch.setattr("laconic.compression.trial.SECONDS", SECONDS)
         yield
 
 
@@ -73,13 +90,11 @@ def artifact_folder(model_folder: Callable[..., Path], tmp_path_factory: pytest.
     from laconic.export import export
     from laconic.folder import open_folder
 
-    made: dict[tuple[str, str], Path] = {}
-
     def make(head: str = "SequenceClassification", family: str = "bert") -> Path:
-        if (head, family) not in made:
-            output = tmp_path_factory.mktemp("artifacts") / f"{family}-{head}"
-            made[head, family] = export(open_folder(model_folder(head, family)), output).artifact.folder
-        return made[head, family]
+        def write(output: Path) -> None:
+            export(open_folder(model_folder(head, family)), output)
+
+        return made_once(tmp_path_factory, f"artifacts/{family}-{head}", write)
 
     return make
 

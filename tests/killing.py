@@ -52,11 +52,13 @@ class Killer:
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
         assert self.server.stdin is not None
         self.server.stdin.close()
-        self.server.wait(30)
+        self.server.wait(300)
 
 
 def serve(log: Path) -> None:
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # one thread everywhere: nothing is lost in a fork
+    # One thread everywhere: nothing is lost in a fork. Not always the first core: two servers may run.
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})
     for line in sys.stdin:
         asked = json.loads(line)
         answer = _run(asked["argv"], asked["kill_after"], log)
@@ -97,7 +99,10 @@ def _command(argv: list[str], log: Path, modules: Path) -> int:
         os.dup2(stream.fileno(), 2)
         try:
             from laconic.cli import main
+            from laconic_quickly import time_shortly
 
+            if argv[0] == "compress":
+                time_shortly()
             code = main([*argv, "--debug"])
         except BaseException:  # noqa: BLE001 - the log is where it is looked for
             traceback.print_exc()

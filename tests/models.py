@@ -12,6 +12,8 @@ FAMILIES = (
     "bert", "roberta", "xlm_roberta", "ernie", "electra", "distilbert",
     "mpnet", "camembert", "deberta_v2", "albert", "modernbert",
 )  # fmt: skip
+ROBERTA_ITSELF = ("xlm_roberta", "camembert")
+"""Families that transformers builds module for module as roberta: tests that export every family are long there."""
 HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering")
 MAX_LENGTH = 96
 """The longest sequence, special tokens included, that every model built here takes."""

@@ -1,15 +1,16 @@
-"""Which tests stay on one worker: a file's, as they share costly fixtures; pages of the docs share none."""
+"""Which tests stay on one worker: a file's, as they share costly fixtures; some files' share none."""
 
 from __future__ import annotations
 
 from xdist.scheduler import LoadScopeScheduling
 
-ALONE = ("tests/test_docs.py",)
+ALONE = ("tests/test_docs.py", "tests/compression/test_matrix.py")
+"""Files of long tests with nothing in common: pages of the docs, tasks of the matrix."""
 
 
-class ByFileOrPage(LoadScopeScheduling):
-    """One file a scope, one test a scope where tests are long and have nothing in common."""
+class ByFile(LoadScopeScheduling):
+    """One file a scope, its classes together, for they share its fixtures; one test a scope where files are `ALONE`."""
 
     def _split_scope(self, nodeid: str) -> str:
-        scope: str = super()._split_scope(nodeid)
-        return nodeid if scope in ALONE else scope
+        file = nodeid.split("::", 1)[0]
+        return nodeid if file in ALONE else file

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from laconic_quickly import server, write_command
 from models import build
 
 ROOT = Path(__file__).parents[1]
@@ -23,11 +24,18 @@ PAGES = sorted(
 )
 
 
+@pytest.fixture(scope="session")
+def laconic_server():
+    with server() as address:
+        yield address
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
-def test_marked_blocks_run(page, tmp_path):
+def test_marked_blocks_run(page, laconic_server, tmp_path):
     write_what_the_docs_name(tmp_path)
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    folders = [write_command(tmp_path / ".bin", laconic_server), Path(sys.executable).parent, os.environ["PATH"]]
+    path = os.pathsep.join(map(str, folders))
     for language, code in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
         command = ["bash", "-euo", "pipefail", "-c", code] if language == "bash" else [sys.executable, "-c", code]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PATH": path})

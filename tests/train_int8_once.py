@@ -1,6 +1,6 @@
 """Trains a learnt model for INT8 from a process of its own: plainly, or under torchrun.
 
-python train_int8_once.py MODEL_PARENT WORK
+python train_int8_once.py MODEL_PARENT WORK        beside the model lies its graph, which `write_graph` makes
 """
 
 from __future__ import annotations
@@ -10,18 +10,28 @@ import os
 import sys
 from pathlib import Path
 
-from fake_quantized import Subject
+import onnx
+
+from fake_quantized import Subject, graph_of
+from laconic.engines.torch import load_module
 from laconic.qat import QatSettings, train_int8
 from learnable import rows, single
 from widths import examples
 
 SETTINGS = QatSettings(algo_list=("min_max",), pact_rate=5.0)
+GRAPH = "graph.onnx"
+
+
+def write_graph(parent: Path) -> None:
+    """Once for all processes."""
+    onnx.save(graph_of(load_module(parent / "model")), parent / GRAPH)
 
 
 def main() -> None:
     """Write what came out to `made-<rank>.json` beside the work folder."""
     parent, work = Path(sys.argv[1]), Path(sys.argv[2])
-    one = Subject.of(parent / "model", tuple(row["text"] for row in rows(single, 16, seed=5)))
+    texts = tuple(row["text"] for row in rows(single, 16, seed=5))
+    one = Subject.of(parent / "model", texts, onnx.load(parent / GRAPH))
     size = int(os.environ.get("BATCH", "8"))
     training = {"learning_rate": 1e-3, "max_steps": 9, "save_steps": 3, "per_device_train_batch_size": size}
     found = train_int8(

@@ -16,10 +16,10 @@ QUICK: tuple[Any, ...] = ("--seconds", "0.05", "--lengths", "16")
 
 @pytest.mark.slow
 def test_batches_are_timed_on_every_engine_and_thread_count(
-    laconic: Laconic, model_folder: Folder, artifact_folder: Folder
+    laconic: Laconic, model_folder: Folder, artifact_folder: Folder, tmp_path: Path
 ) -> None:
-    model, artifact = model_folder(), artifact_folder()
-    copy = Path(shutil.copytree(artifact, artifact.parent / "packed", dirs_exist_ok=True))
+    model = model_folder()
+    copy = Path(shutil.copytree(artifact_folder(), tmp_path / "packed"))
     shown = laconic("benchmark", model, copy, *QUICK, "--batch_sizes", "1", "2", "--engines", "torch", "onnxruntime",
                     "--baseline", f"{model.name} torch", "--json")  # fmt: skip
     assert shown.code == 0, shown.err

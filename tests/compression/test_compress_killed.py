@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -25,66 +27,74 @@ def logits(folder: Path) -> bytes:
     return np.stack(predictor.run(features)).tobytes()
 
 
-def command(folder: Path, output: Path) -> list[str | Path]:
-    place = write_place(folder)
+class Command(NamedTuple):
+    """A run of compress by a process that can be killed, what it gives, and how long it takes, everything imported."""
+
+    killer: Killer
+    words: list[str | Path]
+    right: bytes
+    seconds: float
+
+    def run(self, output: Path, *more: str, kill_after: float | None = None) -> int:
+        """The exit code, -9 if it was killed."""
+        return self.killer.run(*self.words, "--output_dir", output, *more, kill_after=kill_after)[0]
+
+    def succeed(self, output: Path) -> None:
+        assert self.run(output) == 0, self.killer.log.read_text()
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
+    folder = tmp_path_factory.mktemp("killed")
+    place = write_place(folder / "model")
     rows: list[str | Path] = ["--train_file", place.train, "--eval_file", place.dev]
     fixed = ["--strategy", "ptq+embeddings", "--algo_list", "mse", "--engines", "onnxruntime"]
-    return ["compress", "--input_infer_model_path", place.graph, *rows, *fixed, "--output_dir", output]
+    words = ["compress", "--input_infer_model_path", place.graph, *rows, *fixed]
+    with Killer(folder) as killer:
+        Command(killer, words, b"", 0.0).succeed(folder / "imports")
+        code, seconds = killer.run(*words, "--output_dir", folder / "timed")
+        assert code == 0, killer.log.read_text()
+        yield Command(killer, words, logits(folder / "timed" / "best"), seconds)
 
 
 def visible(output: Path) -> list[str]:
     return sorted(path.name for path in output.iterdir() if not path.name.startswith(".")) if output.exists() else []
 
 
-def timed(killer: Killer, words: list[str | Path], output: Path) -> tuple[bytes, float]:
-    """What is right, and how long it takes once everything is imported."""
-    assert killer.run(*words)[0] == 0, killer.log.read_text()
-    shutil.rmtree(output)
-    code, seconds = killer.run(*words)
-    assert code == 0, killer.log.read_text()
-    return logits(output / "best"), seconds
-
-
 @pytest.mark.slow
-def test_killed_run_leaves_all_or_nothing(tmp_path: Path) -> None:
+def test_killed_run_leaves_all_or_nothing(command: Command, tmp_path: Path) -> None:
     output = tmp_path / "out"
-    words = command(tmp_path / "model", output)
     draw = random.Random(0)  # noqa: S311 - nothing secret
     killed = 0
-    with Killer(tmp_path) as killer:
-        right, seconds = timed(killer, words, output)
-        shutil.rmtree(output)
-        for _ in range(4):
-            code, _ = killer.run(*words, kill_after=draw.uniform(0, 1.05 * seconds))
-            killed += code == -9
-            assert code in (-9, 0), killer.log.read_text()
-            for artifact in output.glob("candidates/*"):
-                read(artifact)
-            if "result.json" in visible(output):
-                assert visible(output) == PARTS
-                assert logits(output / "best") == right
-                assert killer.run(*words)[0] == 1, "a finished result is not run over"  # --debug: the refusal is raised
-                assert sorted(path.name for path in output.iterdir()) == PARTS
-                shutil.rmtree(output)
-            else:
-                assert code == -9
-        assert killed >= 1
-        code, _ = killer.run(*words)  # over what the last kill left
-        assert code == 0, killer.log.read_text()
-    assert logits(output / "best") == right
+    for _ in range(4):
+        code = command.run(output, kill_after=draw.uniform(0, 1.05 * command.seconds))
+        killed += code == -9
+        assert code in (-9, 0), command.killer.log.read_text()
+        for artifact in output.glob("candidates/*"):
+            read(artifact)
+        if "result.json" in visible(output):
+            assert visible(output) == PARTS
+            assert logits(output / "best") == command.right
+            assert command.run(output) == 1, "a finished result is not run over"  # --debug: the refusal is raised
+            assert sorted(path.name for path in output.iterdir()) == PARTS
+            shutil.rmtree(output)
+        else:
+            assert code == -9
+    assert killed >= 1
+    command.succeed(output)  # over what the last kill left
+    assert logits(output / "best") == command.right
     assert sorted(path.name for path in output.iterdir()) == PARTS
 
 
 @pytest.mark.slow
-def test_killed_overwrite_keeps_the_old_run_until_the_new_one_is_whole(tmp_path: Path) -> None:
+def test_killed_overwrite_keeps_the_old_run_until_the_new_one_is_whole(command: Command, tmp_path: Path) -> None:
     output = tmp_path / "out"
-    words = command(tmp_path / "model", output)
+    command.succeed(output)
     draw = random.Random(1)  # noqa: S311 - nothing secret
-    with Killer(tmp_path) as killer:
-        right, seconds = timed(killer, words, output)
-        for _ in range(3):
-            code, _ = killer.run(*words, "--overwrite_output_dir", kill_after=draw.uniform(0.5, 1.05) * seconds)
-            assert code in (-9, 0), killer.log.read_text()
-            assert killer.run(*words)[0] == 1  # refuses, and tidies up
-            assert sorted(path.name for path in output.iterdir()) == PARTS
-            assert logits(output / "best") == right
+    for _ in range(3):
+        when = draw.uniform(0.5, 1.05) * command.seconds
+        code = command.run(output, "--overwrite_output_dir", kill_after=when)
+        assert code in (-9, 0), command.killer.log.read_text()
+        assert command.run(output) == 1  # refuses, and tidies up
+        assert sorted(path.name for path in output.iterdir()) == PARTS
+        assert logits(output / "best") == command.right

@@ -20,6 +20,7 @@ from widths import learnt, weights_in
 
 pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).parent.parent / "compress_once.py"
+LACONIC = SCRIPT.with_name("laconic_quickly.py")
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
 NAME = "width_mult_0.75"
 
@@ -72,7 +73,7 @@ def test_command_writes_and_speaks_once_and_gives_what_one_process_gives(
     model: Path, tmp_path: Path, strategy: str
 ) -> None:
     steps = ("--strategy", strategy, *(("--algo_list", "min_max") if "qat" in strategy else ()))
-    child = start(*TORCHRUN, "-m", "laconic", *command(model, tmp_path / "two", 4, *steps))
+    child = start(*TORCHRUN, LACONIC, *command(model, tmp_path / "two", 4, *steps))
     out, err = heard(child)
     assert child.returncode == 0, err[-3000:]
     assert out.count("Next: laconic predict") == 1
@@ -123,7 +124,7 @@ def test_a_refusal_is_told_once_and_ends_both(model: Path, tmp_path: Path) -> No
 def test_an_error_inside_a_training_ends_both(model: Path, tmp_path: Path) -> None:
     """Weights that are no numbers after the training: found on every process, told by one."""
     rate = ("--strategy", "qat", "--learning_rate", "1e30", "--max_grad_norm", "1e30")
-    first, second = two("-m", "laconic", *command(model, tmp_path / "out", 4, *rate))
+    first, second = two(LACONIC, *command(model, tmp_path / "out", 4, *rate))
     assert first[0] == second[0] != 0
     assert first[2].count("laconic: ") == 1, first[2]
     assert second[2].count("laconic: ") == 0

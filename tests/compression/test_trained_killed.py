@@ -20,13 +20,14 @@ from widths import learnt
 
 pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).parent.parent / "compress_once.py"
+LACONIC = SCRIPT.with_name("laconic_quickly.py")
 
 
 def command(place: Path, output: Path) -> list[Any]:
     files: list[Any] = ["--train_file", place / "train.jsonl", "--eval_file", place / "dev.jsonl"]
     fixed = ["--strategy", "qat", "--algo_list", "min_max", "--engines", "onnxruntime", "--learning_rate", "1e-3"]
     more = [*files, *fixed, "--save_steps", "2", "--max_steps", "8", "--output_dir", output]
-    return ["-m", "laconic", "compress", "--model_name_or_path", place / "model", *more]
+    return [LACONIC, "compress", "--model_name_or_path", place / "model", *more]
 
 
 def start(words: list[Any]) -> subprocess.Popen[bytes]:
@@ -65,9 +66,10 @@ def test_killed_command_goes_on_to_the_same_integers(tmp_path: Path) -> None:
     assert "An earlier run was interrupted; going on from checkpoint " in said
 
 
+@pytest.mark.long  # as from the command line, which `make test` runs
 @pytest.mark.parametrize(
     ("strategy", "checkpoint"),
-    [("qat", "qat/checkpoint-2"), pytest.param("dynabert+ptq", "widths/checkpoint-2", marks=pytest.mark.long)],
+    [("qat", "qat/checkpoint-2"), ("dynabert+ptq", "widths/checkpoint-2")],
 )
 def test_killed_script_goes_on_to_the_same_result(tmp_path: Path, strategy: str, checkpoint: str) -> None:
     model = folder(tmp_path / "model", layers=1)

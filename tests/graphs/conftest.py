@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
+from made_once import made_once
 from models import build
 
 # ERNIE 3.0 adds a task embedding that forward fills in by itself; let the tests see it.
@@ -24,13 +25,12 @@ class Exported(NamedTuple):
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Exported]:
     from laconic.graphs.export import export_onnx
 
-    made: dict[tuple[str, str], Exported] = {}
-
     def export(family: str, head: str = "SequenceClassification") -> Exported:
-        if (family, head) not in made:
-            folder = build(tmp_path_factory.mktemp(family), family, head, **OVERRIDES.get(family, {}))
+        def write(folder: Path) -> None:
+            build(folder, family, head, **OVERRIDES.get(family, {}))
             export_onnx(folder, folder / "onnx" / "model.onnx")
-            made[family, head] = Exported(family, folder, folder / "onnx" / "model.onnx")
-        return made[family, head]
+
+        folder = made_once(tmp_path_factory, f"graphs/{family}-{head}", write)
+        return Exported(family, folder, folder / "onnx" / "model.onnx")
 
     return export

@@ -9,14 +9,17 @@ import pytest
 from laconic.engines import load
 from laconic.engines.torch import load_module
 from laconic.graphs.parity import parity
-from models import FAMILIES, HEADS, MAX_LENGTH
+from models import FAMILIES, HEADS, MAX_LENGTH, ROBERTA_ITSELF
 
 pytestmark = pytest.mark.slow
 
+EVERY = [pytest.param(family, marks=pytest.mark.long) if family in ROBERTA_ITSELF else family for family in FAMILIES]
 CASES = [
-    *((family, HEADS[0]) for family in FAMILIES),
-    *((family, head) for family in ("bert", "deberta_v2") for head in HEADS[1:]),
-    ("modernbert", HEADS[1]),
+    *((family, HEADS[0]) for family in FAMILIES if family not in ROBERTA_ITSELF),
+    *(("bert", head) for head in HEADS[1:]),
+    *(pytest.param(family, HEADS[0], marks=pytest.mark.long) for family in ROBERTA_ITSELF),
+    *(pytest.param("deberta_v2", head, marks=pytest.mark.long) for head in HEADS[1:]),
+    pytest.param("modernbert", HEADS[1], marks=pytest.mark.long),
 ]
 SHAPES = ([1], [3], [17, 5], [MAX_LENGTH], [MAX_LENGTH, 1, 40], [9, 9, 9, 9], [33, 2, 3, 4, 5, 6, 7])
 SEGMENTED = {"bert", "ernie", "electra", "albert"}
@@ -81,7 +84,7 @@ def test_every_weight_bears_its_parameters_name_and_is_there_once(exported, fami
             assert tensor.ndim < 2 or tensor.size <= 1, f"{name} {tensor.shape} is nobody's"
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EVERY)
 def test_quantize_dynamic_takes_the_graph_as_it_is(exported, family, tmp_path):
     from onnxruntime.quantization import quantize_dynamic
 

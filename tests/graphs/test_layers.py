@@ -13,7 +13,7 @@ from other_exporters import batch, linears, torchscript, values
 from laconic.engines.torch import load_module
 from laconic.graphs.layers import SMALLEST, find_layers, find_products, find_tables
 from laconic.graphs.read import unfold
-from models import FAMILIES, build
+from models import FAMILIES, ROBERTA_ITSELF, build
 
 WEIGHTS = (
     "float[2, 3] w = {1, 2, 3, 4, 5, 6}, float[3, 2] v = {1, 2, 3, 4, 5, 6}, float[3] b = {1, 2, 3}, float s = {2}"
@@ -142,7 +142,9 @@ def test_everything_is_found_in_an_older_graph(family, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", [pytest.param(one, marks=pytest.mark.long) if one in ROBERTA_ITSELF else one for one in FAMILIES]
+)
 def test_everything_is_found_in_our_own_graph(exported, family):
     _, folder, path = exported(family)
     module = load_module(folder)

@@ -23,7 +23,7 @@ from learnable import rows, single, tsv
 from models import build
 from prunable_batches import batch_for, logits, off
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_timings")]
 
 # One of each build: roberta, xlm_roberta, ernie, electra and camembert are bert's.
 BUILDS = ("bert", "distilbert", "mpnet", "deberta_v2", "albert", "modernbert")

@@ -38,6 +38,7 @@ def test_evaluate_finds_nothing_changed(place, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_timings")
 def test_export_and_compress_take_it(place, capsys):
     arguments = ["--model_name_or_path", str(place / "cut"), "--eval_file", str(place / "dev.tsv")]
     assert main(["export", *arguments, "--output_dir", str(place / "artifact")]) == 0

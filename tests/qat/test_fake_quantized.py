@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 
 from fake_quantized import Subject, exported
 from laconic import engines
-from laconic.engines.torch import input_names
+from laconic.engines.torch import input_names, load_module
 from laconic.errors import UserError
 from laconic.qat import QatSettings
 from laconic.qat.linear import FakeQuantLinear
@@ -21,8 +22,19 @@ TOLERANCE = 0.02
 """Of the spread of the logits: floats are added in another order, and single codes flip."""
 
 
-def subject(folder: Path, family: str = "bert", head: str = "SequenceClassification") -> Subject:
-    return Subject.of(build(folder / "model", family, head, hidden=64, layers=2, std=0.08))
+def subject(folder: Path, family: str = "bert") -> Subject:
+    return Subject.of(build(folder / "model", family, hidden=64, layers=2, std=0.08))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return subject(tmp_path_factory.mktemp("made"))
+
+
+@pytest.fixture
+def bert(made):
+    """A model of its own for each test, its graph exported once."""
+    return replace(made, model=load_module(made.folder.path))
 
 
 def agree(one: Subject, quantized, place: Path) -> None:
@@ -54,9 +66,8 @@ EVERY = [
 ]
 
 
-def test_exported_graph_gives_the_models_own_logits_before_training(tmp_path):
-    one = subject(tmp_path)
-    agree(one, one.quantized(QatSettings(algo_list=("mse",))), tmp_path / "before")
+def test_exported_graph_gives_the_models_own_logits_before_training(bert, tmp_path):
+    agree(bert, bert.quantized(QatSettings(algo_list=("mse",))), tmp_path / "before")
 
 
 @pytest.mark.parametrize("family", EVERY)
@@ -67,8 +78,8 @@ def test_exported_graphs_give_the_models_own_logits(family, tmp_path):
     agree(one, quantized, tmp_path / "after")
 
 
-def test_training_starts_where_ptq_ends(tmp_path):
-    quantized = subject(tmp_path).quantized(QatSettings(algo_list=("mse",)))
+def test_training_starts_where_ptq_ends(bert):
+    quantized = bert.quantized(QatSettings(algo_list=("mse",)))
     for name, layer in quantized.quant_map().layers.items():
         begun = quantized.start.layers[name]
         found = layer.range.low, layer.range.high
@@ -78,15 +89,14 @@ def test_training_starts_where_ptq_ends(tmp_path):
         assert np.mean(layer.integers != begun.integers) < 0.02
 
 
-def test_a_weight_that_no_linear_layer_has_is_refused_by_name(tmp_path):
-    one = subject(tmp_path)
-    one.model.bert.pooler.dense = torch.nn.Bilinear(64, 1, 64)
+def test_a_weight_that_no_linear_layer_has_is_refused_by_name(bert):
+    bert.model.bert.pooler.dense = torch.nn.Bilinear(64, 1, 64)
     with pytest.raises(UserError, match=r"'bert.pooler.dense.weight' belongs to no linear layer.*--skip_layers"):
-        one.quantized(QatSettings(algo_list=("mse",)))
+        bert.quantized(QatSettings(algo_list=("mse",)))
 
 
-def test_layers_that_share_an_input_share_a_quantizer(tmp_path):
-    quantized = subject(tmp_path).quantized(QatSettings(algo_list=("mse",)))
+def test_layers_that_share_an_input_share_a_quantizer(bert):
+    quantized = bert.quantized(QatSettings(algo_list=("mse",)))
     inside = quantized.model.bert.encoder.layer[0].attention.self
     assert inside.query.quantizer is inside.key.quantizer is inside.value.quantizer
     layers = [part for part in quantized.model.modules() if isinstance(part, FakeQuantLinear)]

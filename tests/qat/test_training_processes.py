@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from train_int8_once import write_graph
 from widths import learnt, weights_in
 
 SCRIPT = Path(__file__).parent.parent / "train_int8_once.py"
@@ -21,7 +22,9 @@ SCRIPT = Path(__file__).parent.parent / "train_int8_once.py"
 
 @pytest.fixture(scope="module")
 def parent(tmp_path_factory):
-    return learnt(tmp_path_factory.mktemp("learnt"), hidden=64).path.parent
+    place = learnt(tmp_path_factory.mktemp("learnt"), hidden=64).path.parent
+    write_graph(place)
+    return place
 
 
 def start(*words: str | Path, batch: int = 8) -> subprocess.Popen[bytes]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import onnx
 import pytest
 
+from made_once import made_once
 from models import build
 
 
@@ -27,10 +29,13 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Small]:
 
     made: dict[str, Small] = {}
 
+    def write(folder: Path, family: str) -> None:
+        build(folder, family, hidden=64)
+        export_onnx(folder, folder / "onnx" / "model.onnx")
+
     def make(family: str = "bert") -> Small:
         if family not in made:
-            folder = build(tmp_path_factory.mktemp(family), family, hidden=64)
-            export_onnx(folder, folder / "onnx" / "model.onnx")
+            folder = made_once(tmp_path_factory, f"small/{family}", lambda place: write(place, family))
             made[family] = Small(unfold(onnx.load(folder / "onnx" / "model.onnx")), load_module(folder))
         return made[family]
 

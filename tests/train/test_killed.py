@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -90,25 +90,21 @@ def export_command(tmp_path: Path) -> list[str | Path]:
     return ["export", "--model_name_or_path", model, "--output_dir", tmp_path / "out"]
 
 
-@pytest.mark.slow
-def test_killed_finetune_leaves_all_or_nothing(finetune_command: list[str | Path], tmp_path: Path) -> None:
-    with Killer(tmp_path) as killer:
-        kill_again_and_again(killer, finetune_command, tmp_path / "out", of_model, 5)
+@pytest.fixture(scope="module")
+def killer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killer]:
+    with Killer(tmp_path_factory.mktemp("killer")) as one:
+        yield one
 
 
-@pytest.mark.slow
-def test_killed_export_leaves_all_or_nothing(export_command: list[str | Path], tmp_path: Path) -> None:
-    with Killer(tmp_path) as killer:
-        kill_again_and_again(killer, export_command, tmp_path / "out", of_artifact, 4)
+@pytest.mark.parametrize("kills", [pytest.param(5, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.long)])
+def test_killed_finetune_leaves_all_or_nothing(
+    kills: int, killer: Killer, finetune_command: list[str | Path], tmp_path: Path
+) -> None:
+    kill_again_and_again(killer, finetune_command, tmp_path / "out", of_model, kills)
 
 
-@pytest.mark.long
-def test_finetune_killed_twenty_times_leaves_all_or_nothing(finetune_command: list[str | Path], tmp_path: Path) -> None:
-    with Killer(tmp_path) as killer:
-        kill_again_and_again(killer, finetune_command, tmp_path / "out", of_model, 20)
-
-
-@pytest.mark.long
-def test_export_killed_twenty_times_leaves_all_or_nothing(export_command: list[str | Path], tmp_path: Path) -> None:
-    with Killer(tmp_path) as killer:
-        kill_again_and_again(killer, export_command, tmp_path / "out", of_artifact, 20)
+@pytest.mark.parametrize("kills", [pytest.param(4, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.long)])
+def test_killed_export_leaves_all_or_nothing(
+    kills: int, killer: Killer, export_command: list[str | Path], tmp_path: Path
+) -> None:
+    kill_again_and_again(killer, export_command, tmp_path / "out", of_artifact, kills)
