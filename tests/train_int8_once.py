@@ -16,6 +16,7 @@ from fake_quantized import Subject, graph_of
 from laconic.engines.torch import load_module
 from laconic.qat import QatSettings, train_int8
 from learnable import rows, single
+from slow_process import slow_down_others
 from widths import examples
 
 SETTINGS = QatSettings(algo_list=("min_max",), pact_rate=5.0)
@@ -29,6 +30,7 @@ def write_graph(parent: Path) -> None:
 
 def main() -> None:
     """Write what came out to `made-<rank>.json` beside the work folder."""
+    slow_down_others()
     parent, work = Path(sys.argv[1]), Path(sys.argv[2])
     texts = tuple(row["text"] for row in rows(single, 16, seed=5))
     one = Subject.of(parent / "model", texts, onnx.load(parent / GRAPH))

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from laconic.folder import open_folder
 from laconic.prune import PruneSettings, train_widths
+from slow_process import slow_down_others
 from widths import TRAINING, examples
 
 SETTINGS = PruneSettings(width_mult_list="1/2", depth_mult_list="1 1/2", label_loss=0.5)
@@ -22,6 +23,7 @@ SETTINGS = PruneSettings(width_mult_list="1/2", depth_mult_list="1 1/2", label_l
 
 def train(parent: Path, work: Path) -> None:
     """Write what came out to `made-<rank>.json` beside the work folder."""
+    slow_down_others()
     model = open_folder(parent / "model")
     training = {**TRAINING, "save_steps": 3, "per_device_train_batch_size": int(os.environ.get("BATCH", "8"))}
     made = train_widths(model, examples(model, "train")[:104], examples(model, "dev"), work, SETTINGS, training, seed=7)

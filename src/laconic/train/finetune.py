@@ -136,6 +136,7 @@ def _train(
                 trainer.add_callback(ShowProgress(advance, task.metric))
                 with as_os_errors():
                     trainer.train(resume_from_checkpoint=str(begun) if begun else None)
+            trainer.accelerator.wait_for_everyone()  # another process may still write into the last checkpoint
             check_finite(model, "the trained model")
             final = _score(trainer, task, encoder, eval_examples)
         except UserError:  # a rerun would only come to the same end

@@ -107,6 +107,7 @@ def run_training(
             trainer.add_callback(ShowProgress(advance, trainer.task.metric, names))
             with as_os_errors():
                 trainer.train(resume_from_checkpoint=str(begun) if begun else None)
+        trainer.accelerator.wait_for_everyone()  # another process may still write into the last checkpoint
         check_finite(trained, "the trained model")
     except (OSError, UserError) as error:
         disk = error if isinstance(error, OSError) else error.__context__  # of a folder that could not appear whole
