@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,8 +13,8 @@ from .. import artifact as artifacts
 from .. import runtime
 from ..artifact import Artifact
 from ..errors import UserError
-from ..folder import longest, read_config
 from ..runtime import Predictor
+from ..runtime.positions import longest
 from ..tasks import Own, QuestionAnswering, SequenceClassification, Task
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -108,4 +109,5 @@ def open_model(name: str, folder: Path, engine: str = "auto", threads: int | Non
     if not predictor.encoder.reads_text:
         raise UserError("The artifact has no tokenizer, so that it reads no texts.", where=str(folder))
     opened = artifacts.read(folder, verify=False)
-    return Model(name, opened, predictor, longest(read_config(folder)))
+    config = json.loads(opened.path("config.json").read_text(encoding="utf-8"))
+    return Model(name, opened, predictor, longest(config))
