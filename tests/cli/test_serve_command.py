@@ -47,6 +47,12 @@ def test_a_changed_byte_is_found(laconic, folder, tmp_path):
     damaged = tiny_artifacts.copy(folder, tmp_path / "damaged")
     (damaged / "tokenizer.json").write_text("{}")
     assert "has changed" in refused(laconic, damaged, "--port", "0")
+
+
+@pytest.mark.slow
+def test_what_a_worker_finds_is_said_once(laconic, folder, tmp_path):
+    damaged = tiny_artifacts.copy(folder, tmp_path / "damaged")
+    (damaged / "tokenizer.json").write_text("{}")
     ran = laconic("serve", damaged, "--port", "0", "--workers", "2")
     assert (ran.code, "has changed" in ran.err) == (2, True)
 
