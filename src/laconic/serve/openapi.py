@@ -113,7 +113,7 @@ def _infer_body(model: Model, limits: Limits) -> Schema:
             "datatype": {"const": "BYTES"},
             "shape": {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1, "maxItems": 2},
             "data": {"type": "array", "items": text, "maxItems": limits.max_texts},
-            "parameters": {"type": ["object", "null"]},
+            "parameters": {"anyOf": [closed({}), {"type": "null"}]},
         },
         ["name", "datatype", "shape", "data"],
     )

@@ -58,6 +58,9 @@ def read(
     parameters = _object(content.get("parameters"), "'parameters'")
     all_binary = _truth(parameters.pop("binary_data_output", False), "binary_data_output")
     inputs = _tensors(content.get("inputs"), "inputs", ("name", "shape", "datatype", "parameters", "data"))
+    for tensor in inputs:
+        what = f"'parameters' of '{tensor['name'][:60]}'"
+        _known(_object(tensor.get("parameters"), what), ("binary_data_size",), what)
     columns, column = _texts(inputs, v2_binary.take(inputs, tail), model, limits)
     asked = simple.read({"data": columns, "parameters": parameters}, model, schemas, limits)
     known = tuple(OUTPUTS[kind_of(model.task)])
