@@ -14,7 +14,7 @@ from models import HEADS, SENTENCES
 
 LIGHT = (
     "artifact", "card", "cli.export", "folder", "layouts", "measure.benchmark", "measure.footprint",
-    "measure.score", "probe", "runtime", "systems", "tasks", "whole", "bulk",
+    "measure.score", "probe", "runtime", "systems", "tasks", "whole", "bulk", "serve.run", "serve.workers",
 )  # fmt: skip
 CONTEXT = " ".join(SENTENCES)
 INPUTS = dict(zip(HEADS, (list(SENTENCES), [*SENTENCES, CONTEXT], [["who is the fox?", CONTEXT]]), strict=True))

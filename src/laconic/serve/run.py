@@ -1,0 +1,139 @@
+"""Serve until told to stop: in this process, or in several that share the port."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol
+
+from uvicorn import Config
+
+from ..errors import UserError
+from .app import App
+from .connection import LINGER, Connection, PatientServer
+from .models import Model, check_folders, open_model
+from .settings import Settings
+
+BACKLOG = 2048
+KEEP_ALIVE = 65
+"""Seconds for which an idle connection is kept: longer than the minute of most proxies, which then close first."""
+
+
+class Joined(Protocol):
+    """What can be waited for: a process, a thread."""
+
+    def join(self) -> None:
+        """Wait for its end."""
+
+
+def run(settings: Settings, started: Callable[[str], None]) -> None:
+    """Serve; `started` is told the address when requests are taken. Ends on SIGTERM or Ctrl-C, all answered."""
+    check_folders(settings.folders)
+    listening = bind(settings.host, settings.port)
+    address = address_of(listening)
+    if settings.workers == 1:
+        models = open_models(settings)
+        with last_signals():
+            serve(models, settings, listening, lambda: started(address))
+        return
+    from .workers import supervise
+
+    supervise(settings, listening, lambda: started(address))
+
+
+def open_models(settings: Settings) -> dict[str, Model]:
+    """Load every model that was named."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a few short texts at a time are not worth its threads
+    each = max(1, settings.threads // settings.streams)
+    return {
+        name: open_model(name, folder, settings.engine, each, settings.streams)
+        for name, folder in settings.folders.items()
+    }
+
+
+def serve(
+    models: Mapping[str, Model],
+    settings: Settings,
+    listening: socket.socket,
+    started: Callable[[], None],
+    parent: Joined | None = None,
+) -> None:
+    """Answer requests in this process until a signal comes or `parent` ends; all that was taken is answered."""
+    limits = settings.limits
+    app = App(models, limits, settings.api_key, settings.streams)
+    config = Config(
+        app,
+        http=Connection,
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        limit_concurrency=limits.max_connections,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=int(limits.timeout + limits.client_timeout + LINGER) + 1,
+    )
+
+    def drain() -> None:
+        app.ready = False
+
+    server = PatientServer(config, limits.client_timeout, drain, started)
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent, server), daemon=True).start()
+    try:
+        server.run([listening])
+    finally:
+        app.close()
+
+
+@contextmanager
+def last_signals() -> Iterator[None]:
+    """Pass over the signal that stopped uvicorn: it raises it once more at its end, for whoever handled it before."""
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Take the port, before anything is loaded."""
+    if not 0 <= port <= 65535:  # the C library would take it modulo 65536
+        raise UserError(f"The '--port' option must be from 0 to 65535. Got {port}.")
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, place = found[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(place)
+        listening.listen(BACKLOG)
+    except socket.gaierror:
+        raise UserError(f"There is no address '{host}' (option '--host').") from None
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise UserError(
+                f"The port {port} is in use.", hint="Stop what listens there, or name another with --port."
+            ) from None
+        raise UserError(f"{host} port {port} cannot be listened on: {error.strerror}.") from None
+    listening.set_inheritable(True)
+    return listening
+
+
+def address_of(listening: socket.socket) -> str:
+    """Where a browser finds the socket."""
+    host, port = listening.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
+    return f"http://{host}:{port}"
+
+
+def _end_with(parent: Joined, server: PatientServer) -> None:
+    parent.join()
+    server.should_exit = True
