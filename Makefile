@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 # One thread a worker: two workers with two threads each would fight over two cores.
 PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest --no-loadscope-reorder
 
-.PHONY: demo test test-all check fmt lint type docs clean
+.PHONY: demo test test-all check fmt lint type docs site clean
 
 demo: $(STAMP)-demo
 	$(BIN)/laconic demo
@@ -37,8 +37,12 @@ docs: $(STAMP)-dev
 	$(BIN)/python docs/write_reference.py
 	$(BIN)/python docs/quote_results.py
 
+# Open site/index.html, or serve it: $(BIN)/python -m http.server --directory site
+site: docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .coverage* build dist
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .coverage* build dist
 
 $(STAMP):
 	$(PYTHON) -m venv $(VENV)

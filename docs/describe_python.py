@@ -1,0 +1,205 @@
+"""docs/reference/python.md: every public name with its signature, docstring and example."""
+
+from __future__ import annotations
+
+import dataclasses
+import doctest
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from laconic.compression.measured import Measured
+from laconic.compression.result import CompressionResult
+from laconic.measure.score import Comparison, Score
+from laconic.progress import SILENT
+from laconic.tasks.own import Given
+from laconic.tasks.question_answering import Answered
+from laconic.tasks.sequence_classification import Classified
+from laconic.tasks.token_classification import Entity, Tagged
+
+HEAD = """# Python
+
+Made from the code by `make docs`. `import laconic` costs nothing: each name is imported when it is first used, and what
+[deploys](#laconicruntime) brings in neither torch nor transformers. Names that do not stand here may change.
+
+The examples that name a folder use this model, and what the example of `laconic.compress` makes of it:
+
+<!-- run -->
+```bash
+laconic finetune --task sequence_classification --model_name_or_path encoder \\
+    --train_file reviews/train.tsv --eval_file reviews/dev.tsv --output_dir model --max_steps 4
+```
+"""
+MODULES = {
+    "laconic": "What compresses. Needs `pip install laconic[compress]`, but for `UserError` and `runtime`.",
+    "laconic.runtime": "What runs artifacts. The base install is enough.",
+    "laconic.testing": "Checks for plug-ins of your own. An `AssertionError` names the property that does not hold.",
+}
+RESULTS = {
+    "What compressing gives": (CompressionResult, Measured, Score, Comparison),
+    "What predicting gives": (Classified, Tagged, Entity, Answered, Given),
+}
+RUN = {
+    "laconic.compress": """\
+import laconic
+
+result = laconic.compress("model", output_dir="smaller", eval_file="reviews/dev.tsv", strategy="dynamic+embeddings")
+print(result.path, result.best.name, result.best.score.value, result.best.comparison.same_answer)""",
+    "laconic.runtime.load": """\
+from laconic import runtime
+
+model = runtime.load("smaller/best", threads=1)
+print([answer.label for answer in model.predict(["A quiet, moving film.", "A dull, lifeless film."])])""",
+    "laconic.runtime.Predictor": """\
+from laconic import runtime
+
+model = runtime.load("smaller/best").with_batch_size(8)
+answer = model.predict("A lovely film.")[0]
+print(model.task.labels, model.engine.name, answer.label, answer.score)""",
+    "laconic.runtime.choose": """\
+from laconic import artifact, runtime
+
+graph, engine = runtime.choose(artifact.read("smaller/best"))
+print(graph.path, graph.precision, engine)""",
+    "laconic.runtime.open_encoder": """\
+from laconic import artifact, runtime
+
+encoder = runtime.open_encoder(artifact.read("smaller/best"))
+print(encoder.vocab_size)""",
+    "laconic.runtime.ClassWarning": """\
+import warnings
+
+from laconic import runtime
+
+with warnings.catch_warnings():
+    warnings.simplefilter("error", runtime.ClassWarning)  # rather no answer than a wrong one
+    model = runtime.load("smaller/best")""",
+    "laconic.__version__": """\
+import laconic
+
+print(laconic.__version__)""",
+}
+"""Examples that need files; the others stand in the docstrings."""
+ELSEWHERE = {
+    "laconic.load_model": "[staying in torch](../tutorial_dynamic_quantization.md#staying-in-torch)",
+    "laconic.OFA": "[port a PaddleNLP compression script](../how_to/port_a_paddlenlp_script.md)",
+    "laconic.Trainer": "[port a PaddleNLP compression script](../how_to/port_a_paddlenlp_script.md)",
+}
+"""Where the example of a name stands, if not here."""
+HIDDEN = {"error", "compute_loss", "contender"}
+"""Methods that others call, not users."""
+
+
+def page() -> str:
+    """A section for each module, and one for what comes back."""
+    parts = [HEAD]
+    for module, what in MODULES.items():
+        parts.append(f"## {module}\n\n{what}\n")
+        parts += [section(f"{module}.{name}") for name in _names(module)]
+    for title, kinds in RESULTS.items():
+        parts.append(f"## {title}\n")
+        parts += [_fields(kind) for kind in kinds]
+    return "\n".join(parts)
+
+
+def _names(module: str) -> list[str]:
+    """Public names of a module; a module among them has a section of its own."""
+    home = importlib.import_module(module)
+    return sorted((name for name in home.__all__ if not inspect.ismodule(getattr(home, name))), key=str.lower)
+
+
+def section(path: str) -> str:
+    """One public name: how it is called, what it does, an example."""
+    module, _, name = path.rpartition(".")
+    thing = getattr(importlib.import_module(module), name)
+    parts = [f"### `{path}`", ""]
+    if isinstance(thing, str):
+        parts += ["The version that is installed.", ""]
+    elif inspect.isclass(thing) and issubclass(thing, Warning):
+        parts += documented(thing)
+    else:
+        parts += _code(signature(name, thing)) + documented(thing)
+    if inspect.isclass(thing):
+        for member, what in _members(thing):
+            parts += _code(signature(member, what)) if inspect.isfunction(what) else [f"`{member}`", ""]
+            parts += documented(what)
+    if path in RUN:
+        parts += ["<!-- run -->", *_code(RUN[path])]
+    if path in ELSEWHERE:
+        parts += [f"Example: {ELSEWHERE[path]}.", ""]
+    return "\n".join(parts)
+
+
+def _members(kind: Any) -> Iterator[tuple[str, Any]]:
+    """Public methods and properties that the class itself defines."""
+    for name, what in vars(kind).items():
+        if name.startswith("_") or name in HIDDEN:
+            continue
+        if (inspect.isfunction(what) or isinstance(what, property)) and what.__doc__:
+            yield name, what
+
+
+def signature(name: str, thing: Any) -> str:
+    """How it is called, on several lines where one is too long.
+
+    >>> signature("load", lambda folder, *, threads=None: None)
+    'load(folder, *, threads=None)'
+    """
+    found = inspect.signature(thing)
+    given = [_Bare.parameter(one) for one in found.parameters.values() if one.name != "self"]
+    text = str(found.replace(parameters=given, return_annotation=_Bare.of(found.return_annotation)))
+    line = f"{name}{text}"
+    if len(line) <= 100:
+        return line
+    inside, arrow, given = text[1:].rpartition(") -> ")
+    if not arrow:
+        inside, given = text[1:-1], ""
+    arguments = re.split(r", (?![^\[(]*[\])])", inside)
+    return "\n".join([f"{name}(", *(f"    {one}," for one in arguments), f"){' -> ' + given if given else ''}"])
+
+
+class _Bare(str):
+    """A text that stands in a signature without quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+    @classmethod
+    def of(cls, annotation: Any) -> Any:
+        """Annotations are texts, as every file postpones them."""
+        return cls(annotation) if isinstance(annotation, str) else annotation
+
+    @classmethod
+    def parameter(cls, one: inspect.Parameter) -> inspect.Parameter:
+        """Defaults that are objects have no text of their own."""
+        default = one.default
+        if default is SILENT:
+            default = cls("SILENT")
+        return one.replace(annotation=cls.of(one.annotation), default=default)
+
+
+def documented(thing: Any) -> list[str]:
+    """The docstring: its prose, then its example."""
+    text = inspect.getdoc(thing) or ""
+    examples = doctest.DocTestParser().get_examples(text)
+    prose = text.split("\n>>> ")[0].removesuffix("\n").rstrip() if examples else text
+    parts = [prose, ""]
+    if examples:
+        parts += _code(text[text.index(">>> ") :].rstrip(), "pycon")
+    return parts
+
+
+def _fields(kind: Any) -> str:
+    """A result: its docstring and what it holds."""
+    lines = [f"### {kind.__name__}", "", *documented(kind), "| field | what |", "|---|---|"]
+    for field in dataclasses.fields(kind):
+        type_ = str(field.type).replace("|", "\\|")
+        lines.append(f"| `{field.name}` | `{type_}` |" if "\\" not in type_ else f"| `{field.name}` | {type_} |")
+    lines += [f"| `{name}` | {inspect.getdoc(what)} |" for name, what in _members(kind)]
+    return "\n".join(lines) + "\n"
+
+
+def _code(text: str, language: str = "python") -> list[str]:
+    return [f"```{language}", text, "```", ""]
