@@ -44,15 +44,18 @@ BATCHES = (1, 16)
 FP32 = "FP32"
 TRAIN = {"learning_rate": "2e-4", "warmup_ratio": "0.1", "weight_decay": "0.01", "per_device_train_batch_size": "8",
          "train_sampling_strategy": "group_by_length", "save_strategy": "no"}  # fmt: skip
-STEPS = 320
+STEPS = 120
+ONE = {"algo_list": "mse", "per_device_train_batch_size": "8", "per_device_eval_batch_size": "16"}
+"""One calibrator, so that rows have little to choose."""
 STRATEGIES: dict[str, tuple[str, int, dict[str, str]]] = {
-    "PTQ": ("ptq", 0, {}),
-    "QAT": ("qat", 40, {"learning_rate": "1e-5", "distill_hidden": "1", "per_device_train_batch_size": "8"}),
+    "PTQ": ("ptq", 0, {"algo_list": "mse", "per_device_eval_batch_size": "16"}),
+    "QAT": ("qat", 24, {**ONE, "learning_rate": "1e-5", "distill_hidden": "1"}),
     "width 3/4, PTQ": (
-        "dynabert+ptq", 80, {"learning_rate": "1e-4", "label_loss": "1", "per_device_train_batch_size": "8",
-                             "importance_rows": "256"}
+        "dynabert+ptq",
+        40,
+        {**ONE, "learning_rate": "1e-4", "label_loss": "1", "importance_rows": "128"},
     ),
-}  # fmt: skip
+}
 """What each row of the table is: the strategy, its steps, its options."""
 
 
@@ -81,7 +84,7 @@ def make(asked: argparse.Namespace, work: Path) -> dict[str, Path]:
         if not (place / "result.json").is_file():
             where = ["--model_name_or_path", model, "--output_dir", place, "--do_compress", "--strategy", strategy]
             trained = asked.steps or steps
-            count = ["--max_steps", trained, "--save_steps", max(1, trained // 4)] if steps else []
+            count = ["--max_steps", trained, "--save_steps", max(1, trained // 2)] if steps else []
             script("finetune.py", *where, *usual, *count, *flags(options))
     return found
 

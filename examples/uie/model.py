@@ -12,6 +12,10 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer, PretrainedConfig,
 from laconic import UserError, load_model
 from laconic.engines.torch import quiet_transformers
 
+RARE = -4.0
+"""Where a new pointer's bias begins: a chance of one in 55, about how often answers start. From one half, the first
+hundred steps would learn nothing else."""
+
 
 class UIE(PreTrainedModel):
     """Reads `[CLS] prompt [SEP] text [SEP]`; any encoder that takes `token_type_ids` does."""
@@ -21,7 +25,9 @@ class UIE(PreTrainedModel):
 
     def __init__(self, config: Any, encoder: nn.Module | None = None) -> None:
         super().__init__(config)
-        self.encoder = AutoModel.from_config(config, add_pooling_layer=False) if encoder is None else encoder
+        self.encoder = AutoModel.from_config(config) if encoder is None else encoder
+        if hasattr(self.encoder, "pooler"):
+            self.encoder.pooler = None  # nothing reads it; not every encoder can be made without
         self.linear_start = nn.Linear(config.hidden_size, 1)
         self.linear_end = nn.Linear(config.hidden_size, 1)
         self.post_init()
@@ -51,5 +57,8 @@ def open_uie(folder: str) -> tuple[UIE, Any]:
     if UIE.__name__ in (config.architectures or ()):
         return load_model(folder, UIE), tokenizer
     with quiet_transformers():  # a head that the encoder was trained with is not missed
-        encoder = AutoModel.from_pretrained(folder, add_pooling_layer=False, local_files_only=True)
-    return UIE(config, encoder), tokenizer
+        encoder = AutoModel.from_pretrained(folder, local_files_only=True)
+    model = UIE(config, encoder)
+    for side in (model.linear_start, model.linear_end):
+        nn.init.constant_(side.bias, RARE)
+    return model, tokenizer
