@@ -6,7 +6,6 @@ import ast
 import json
 import random
 import re
-import runpy
 import shlex
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from commands import Laconic, Ran
+from commands import Laconic
 from laconic import PdArgumentParser, runtime
 from laconic.cli import main, parser_of
 from laconic.cli.compress_config import put_config
@@ -93,26 +92,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         return place / head
 
     return make
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], short_timings: None) -> Laconic:
-    """Run a script in this process, which has torch already: its exit code, standard output and standard error."""
-
-    def call(script: str, *words: str | Path) -> Ran:
-        place = EXAMPLES / script
-        monkeypatch.syspath_prepend(str(place.parent))
-        monkeypatch.setattr(sys, "argv", [str(place), *map(str, words)])
-        capsys.readouterr()
-        code: Any = 0
-        try:
-            runpy.run_path(str(place), run_name="__main__")
-        except SystemExit as stop:
-            code = stop.code or 0
-        said = capsys.readouterr()
-        return Ran(code, said.out, said.err)
-
-    return call
 
 
 def evaluated(capsys: pytest.CaptureFixture[str], *words: str | Path) -> dict[str, Any]:
@@ -205,12 +184,12 @@ def test_script_stands_on_its_own(tmp_path: Path) -> None:
 
 
 def commands() -> list[str]:
-    """Every command that a docstring or a page of the examples shows."""
+    """Every command that a docstring or a page of the examples shows; those of `uie` have their own test."""
     pages = [page.read_text() for page in EXAMPLES.rglob("*.md")]
     pages += [ast.get_docstring(ast.parse(script.read_text())) or "" for script in EXAMPLES.rglob("*.py")]
     shown = re.compile(r"(?:python examples/(?!deploy/)|laconic compress )(?:[^`\n\\]|\\\n)+")
     found = [one.replace("\\\n", " ") for page in pages for one in shown.findall(page)]
-    return sorted({" ".join(one.split()) for one in found if "…" not in one})
+    return sorted({" ".join(one.split()) for one in found if "…" not in one and "examples/uie/" not in one})
 
 
 @pytest.mark.parametrize("command", commands())

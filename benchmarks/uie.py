@@ -1,0 +1,189 @@
+"""The extractor of `examples/uie/` on MSRA-NER: FP32, calibrated, trained for INT8, pruned; span F1, size, speed.
+
+    python benchmarks/uie.py ENCODER DATA [--work DIR] [--out benchmarks/results/uie.md]
+
+ENCODER is a Chinese encoder's folder, DATA holds msra_ner. The example's own scripts run: sentences of train.txt train,
+others of it choose (calibrators, steps), those of dev.txt report and choose nothing. One thread. --work keeps what was
+trained and compressed: a second run scores and times it again; --only speed times alone. To try it: --steps 4 --rows 60
+--sentences 60.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from subjects import SEED, Log, machine, work_folder
+from tokenizers import Tokenizer
+
+from laconic import engines, load_model, runtime
+from laconic.artifact import read
+from laconic.graphs.export import export_onnx
+from laconic.measure.benchmark import Contestant, alternate, full_batch
+from laconic.measure.intervals import paired
+from laconic.runtime import Predictor
+from laconic.runtime.choose import choose
+
+EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "uie"
+sys.path.insert(0, str(EXAMPLE))
+from data import read_rows  # noqa: E402
+from evaluate import score_rows  # noqa: E402
+from features import LABELS, encode  # noqa: E402
+from model import UIE  # noqa: E402
+
+PROMPTS = ("PER=人物", "LOC=地点", "ORG=组织机构")
+LENGTH = 128
+BATCHES = (1, 16)
+FP32 = "FP32"
+TRAIN = {"learning_rate": "2e-4", "warmup_ratio": "0.1", "weight_decay": "0.01", "per_device_train_batch_size": "8",
+         "train_sampling_strategy": "group_by_length", "save_strategy": "no"}  # fmt: skip
+STEPS = 120
+ONE = {"algo_list": "mse", "per_device_train_batch_size": "8", "per_device_eval_batch_size": "16"}
+"""One calibrator, so that rows have little to choose."""
+STRATEGIES: dict[str, tuple[str, int, dict[str, str]]] = {
+    "PTQ": ("ptq", 0, {"algo_list": "mse", "per_device_eval_batch_size": "16"}),
+    "QAT": ("qat", 24, {**ONE, "learning_rate": "1e-5", "distill_hidden": "1"}),
+    "width 3/4, PTQ": (
+        "dynabert+ptq",
+        40,
+        {**ONE, "learning_rate": "1e-4", "label_loss": "1", "importance_rows": "128"},
+    ),
+}
+"""What each row of the table is: the strategy, its steps, its options."""
+
+
+def script(name: str, *words: Any) -> None:
+    """One of the example's scripts, as a user runs it."""
+    command = [sys.executable, str(EXAMPLE / name), *map(str, words)]
+    subprocess.run(command, check=True, env={**os.environ, "TRANSFORMERS_VERBOSITY": "error"})
+
+
+def make(asked: argparse.Namespace, work: Path) -> dict[str, Path]:
+    """Folders by what they are; what is there already is used."""
+    rows, model = work / "data", work / "finetuned"
+    if not (rows / "test.txt").is_file():
+        files = ["--ner_file", asked.data / "msra_ner/train.txt", "--test_file", asked.data / "msra_ner/dev.txt"]
+        sizes = ["--train_sentences", asked.sentences, "--dev_sentences", min(150, asked.sentences)]
+        script("data.py", *files, *sizes, "--prompts", *PROMPTS, "--save_dir", rows, "--seed", SEED)
+    usual = ["--train_path", rows / "train.txt", "--dev_path", rows / "dev.txt", "--max_seq_length", LENGTH]
+    usual += ["--label_names", *LABELS, "--report_to", "none", "--use_cpu", "--disable_tqdm", "true", "--seed", SEED]
+    if not (model / "model.safetensors").is_file():
+        steps = ["--max_steps", asked.steps or STEPS]
+        where = ["--model_name_or_path", asked.encoder, "--output_dir", model, "--do_train"]
+        script("finetune.py", *where, *usual, *steps, *flags(TRAIN))
+    found = {FP32: model}
+    for what, (strategy, steps, options) in STRATEGIES.items():
+        place = found[what] = work / strategy
+        if not (place / "result.json").is_file():
+            where = ["--model_name_or_path", model, "--output_dir", place, "--do_compress", "--strategy", strategy]
+            trained = asked.steps or steps
+            count = ["--max_steps", trained, "--save_steps", max(1, trained // 2)] if steps else []
+            script("finetune.py", *where, *usual, *count, *flags(options))
+    return found
+
+
+def flags(options: Mapping[str, str]) -> list[str]:
+    return [word for name, value in options.items() for word in (f"--{name}", value)]
+
+
+def open_all(found: Mapping[str, Path], work: Path) -> dict[str, tuple[Predictor, float]]:
+    """On one thread each, with the megabytes that its engine loads; FP32 on every engine that is installed."""
+    opened: dict[str, tuple[Predictor, float]] = {}
+    for what, place in found.items():
+        if what != FP32:
+            artifact = read(place / "best")
+            chosen, _ = choose(artifact, threads=1)
+            size = sum(artifact.path(file).stat().st_size for file in (chosen.path, *chosen.data))
+            opened[what] = runtime.load(place / "best", threads=1), size / 1e6
+    graph = work / "fp32.onnx"
+    if not graph.is_file():
+        export_onnx(load_model(found[FP32], UIE), graph, outputs=("output_0", "output_1"))
+    one, _ = next(iter(opened.values()))
+    installed = [name for name in engines.installed() if name != "torch"]
+    exact = {name: replace(one, engine=engines.load(name, graph, threads=1)) for name in installed}
+    return {**{f"{FP32} {name}": (each, graph.stat().st_size / 1e6) for name, each in exact.items()}, **opened}
+
+
+def f1(sums: Any) -> Any:
+    """Of sums of right, found and wanted answers."""
+    return 2 * sums[..., 0] / np.maximum(sums[..., 1] + sums[..., 2], 1)
+
+
+def scored(opened: Mapping[str, tuple[Predictor, float]], rows: Sequence[Any]) -> dict[str, tuple[str, str]]:
+    """F1 and drop with its interval by what it is; rows are resampled, paired."""
+    exact, told = None, {}
+    for what, (predictor, _) in opened.items():
+        if what.startswith(FP32) and exact is not None:  # the same graph on another engine
+            continue
+        counts = score_rows(predictor, rows).astype(float)
+        name = FP32 if exact is None else what
+        exact = counts if exact is None else exact
+        drop = paired(exact, counts, f1, seed=SEED)
+        shown = "" if name == FP32 else f"{100 * drop.drop:.2f} ({100 * drop.low:.2f} to {100 * drop.high:.2f})"
+        told[name] = f"{100 * float(f1(counts.sum(axis=0))):.2f}", shown
+    return told
+
+
+def timed(opened: Mapping[str, tuple[Predictor, float]], seconds: float) -> dict[str, list[str]]:
+    """× the fastest FP32 engine, by what it is and batch, from one alternating run each."""
+    told: dict[str, list[str]] = {}
+    for batch in BATCHES:
+        contestants = []
+        for what, (predictor, _) in opened.items():
+            feed = full_batch(batch, LENGTH, predictor.encoder.vocab_size)
+            contestants.append(Contestant(what, predictor.engine.name, runs(predictor, feed)))
+        timings = alternate(contestants, contestants[0].label, seconds=seconds)
+        fastest = max(timing.ratio for timing in timings if timing.model.startswith(FP32))
+        for timing in timings:
+            told.setdefault(timing.model, []).append(f"{timing.ratio / fastest:.2f}")
+    return told
+
+
+def runs(predictor: Predictor, feed: Any) -> Any:
+    return lambda: predictor.engine.run(feed)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("encoder", type=Path)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--sentences", type=int, default=2000, help="of train.txt, to train on (2000)")
+    parser.add_argument("--steps", type=int, help="so many for every training (those of STRATEGIES)")
+    parser.add_argument("--rows", type=int, help="rows to report on, the first so many (all)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="for each contestant (5)")
+    parser.add_argument("--only", nargs="+", choices=["scores", "speed"], default=["scores", "speed"])
+    parser.add_argument("--work", type=Path, help="keep trainings here, and use those that are")
+    parser.add_argument("--out", type=Path)
+    asked = parser.parse_args()
+    with work_folder(asked.work) as work:
+        found = make(asked, work)
+        opened = open_all(found, work)
+        tokenizer = Tokenizer.from_file(str(found[FP32] / "tokenizer.json"))
+        prompted = read_rows(str(work / "data" / "test.txt"))
+        rows = encode(prompted[: asked.rows], tokenizer, LENGTH)
+        log = Log(asked.out)
+        log(f"python benchmarks/uie.py ENCODER DATA; {machine()}, one thread, length {LENGTH}")
+        trained = [
+            f"{what}: {strategy}, {steps} steps, {options}" for what, (strategy, steps, options) in STRATEGIES.items()
+        ]
+        log(f"FP32: {STEPS} steps, {TRAIN}; " + "; ".join(trained))
+        log()
+        scores = scored(opened, rows) if "scores" in asked.only else {}
+        speeds = timed(opened, asked.seconds) if "speed" in asked.only else {}
+        log.head("extractor", "engine", f"span F1, {len(rows)} rows of dev.txt", "drop (95 %)", "MB",
+                 *(f"× fastest FP32, batch {batch}" for batch in BATCHES))  # fmt: skip
+        for what, (predictor, size) in opened.items():
+            told = scores.get(FP32 if what.startswith(FP32) else what, ("", ""))
+            name = FP32 if what.startswith(FP32) else what
+            log.row(name, predictor.engine.name, *told, f"{size:.1f}", *speeds.get(what, ["", ""]))
+
+
+if __name__ == "__main__":
+    main()
