@@ -11,6 +11,7 @@ from typing import Any
 
 from .errors import UserError, existing, missing_package
 from .options import KINDS, TaskOptions
+from .runtime.positions import longest
 from .tasks import TASKS, Encoder, QuestionAnswering, SequenceClassification, Task, from_json
 from .tasks.sequence_classification import PRIMARY, REGRESSION, SINGLE
 
@@ -26,9 +27,6 @@ TOKENIZER_FILES = (
     "added_tokens.json", "merges.txt", "sentencepiece.bpe.model", "special_tokens_map.json", "spiece.model",
     "spm.model", "tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt",
 )  # fmt: skip
-
-SHIFTED = {"roberta", "xlm-roberta", "camembert", "mpnet"}
-"""Families whose positions start behind the padding id, so that the table holds two rows less than it seems."""
 
 
 @dataclass(frozen=True)
@@ -197,12 +195,3 @@ def _labels(path: str | Path, config: Mapping[str, Any]) -> tuple[str, ...]:
     except (AttributeError, KeyError, ValueError):
         what = "The 'id2label' must name every label by its number: 0, 1, 2 …"
         raise UserError(what, where=str(Path(path) / "config.json")) from None
-
-
-def longest(config: Mapping[str, Any]) -> int | None:
-    """How many pieces the model's position table has room for; None where it has no table."""
-    positions = config.get("max_position_embeddings")
-    if positions is None:
-        return None
-    shift = int(config.get("pad_token_id") or 0) + 1 if config["model_type"] in SHIFTED else 0
-    return int(positions) - shift

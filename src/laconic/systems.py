@@ -14,11 +14,12 @@ from . import artifact as artifacts
 from . import engines, runtime
 from .artifact import Artifact
 from .errors import UserError, existing, nearest
-from .folder import longest, make_task, open_folder, read_config
+from .folder import make_task, open_folder, read_config
 from .options import TaskOptions
 from .progress import SILENT, Progress
 from .reload import load_model
 from .runtime import Predictor
+from .runtime.positions import longest
 from .tasks import Task, from_json, to_json
 from .torch_dynamic import is_dynamic
 

@@ -14,8 +14,9 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from laconic.engines.torch import TorchEngine
-from laconic.folder import NOTES, longest, open_folder
+from laconic.folder import NOTES, open_folder
 from laconic.prune.vocabulary import PrunedVocabulary, prune_vocabulary
+from laconic.runtime.positions import longest
 from models import FAMILIES, SENTENCES, build
 
 KEPT = (*SENTENCES[:3], SENTENCES[6])

@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, str] = {
     "evaluate": "score a model folder or an artifact on labelled rows",
     "benchmark": "time models and engines against each other in one alternating run",
     "predict": "answer texts from a file or standard input",
+    "serve": "answer requests over HTTP, with a page to type into",
     "tune": "time an artifact's graphs and engines here, so that 'auto' takes the fastest",
     "check": "replay an artifact's probe here, and fail if its predictions moved",
     "info": "show versions, this machine's CPU class, and the engines that are installed",

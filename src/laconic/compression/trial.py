@@ -13,13 +13,14 @@ from .. import engines, runtime
 from ..engines.engine import Engine
 from ..errors import Failure
 from ..export import GRAPH
-from ..folder import longest, read_config
+from ..folder import read_config
 from ..measure.benchmark import Contestant, alternate, full_batch
 from ..measure.check import record_name
 from ..measure.footprint import footprint
 from ..measure.score import Answers, Comparison, Score, answer, compare, score
 from ..progress import Progress
 from ..runtime import Predictor
+from ..runtime.positions import longest
 from ..tasks.task import whole_of
 from .candidate import Candidate
 from .divide import DividedRows

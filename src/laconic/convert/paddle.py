@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from .. import __version__
-from ..folder import NOTES, longest
+from ..folder import NOTES
+from ..runtime.positions import longest
 from ..whole import check_destination, whole_folder
 from .checkpoint import read_checkpoint
 from .config import make_config

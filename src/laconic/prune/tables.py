@@ -13,7 +13,7 @@ import torch
 import transformers
 
 from ..errors import UserError
-from ..folder import SHIFTED
+from ..runtime.positions import SHIFTED
 
 Tensors = dict[str, torch.Tensor]
 

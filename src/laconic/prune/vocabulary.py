@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..folder import ModelFolder, longest
+from ..folder import ModelFolder
 from ..progress import SILENT, Progress
+from ..runtime.positions import longest
 from ..tasks import Encoder, Feature, Task
 from ..whole import check_destination, whole_folder
 from . import tables

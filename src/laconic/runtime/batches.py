@@ -55,9 +55,9 @@ def cut(lengths: Sequence[int], batch_size: int, max_batch_tokens: int) -> Itera
         start += size
 
 
-def pad(features: Sequence[Feature], pad_id: int) -> Batch:
-    """`input_ids`, `attention_mask`, `token_type_ids` [rows, longest], and what else the features have."""
-    shape = (len(features), max(len(feature) for feature in features))
+def pad(features: Sequence[Feature], pad_id: int, length: int = 0) -> Batch:
+    """`input_ids`, `attention_mask`, `token_type_ids` [rows, longest, or `length`], and what else the features have."""
+    shape = (len(features), max(length, *(len(feature) for feature in features)))
     input_ids = np.full(shape, pad_id, np.int64)
     attention_mask, token_type_ids = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     for row, feature in enumerate(features):

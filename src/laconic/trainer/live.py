@@ -14,10 +14,11 @@ from ..compression.divide import Data
 from ..compression.result import CompressionResult
 from ..compression.source import Origin
 from ..errors import UserError
-from ..folder import ModelFolder, longest, read_task
+from ..folder import ModelFolder, read_task
 from ..options import TaskOptions
 from ..processes import together
 from ..progress import Progress
+from ..runtime.positions import longest
 from ..tasks import Own, Task
 from ..tasks.sequence_classification import MULTI
 from .arguments import CompressionArguments

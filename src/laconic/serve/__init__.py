@@ -1,0 +1,1 @@
+"""`laconic serve`: artifacts behind HTTP. Starlette and uvicorn; no torch, no transformers."""

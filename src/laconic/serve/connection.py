@@ -1,0 +1,102 @@
+"""Connections with patience that ends: slow clients are cut off, and a server that drains finishes what it hears."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn import Config, Server
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+LINGER = 1.0
+"""Seconds for which a draining server still listens on open connections: a request may be on its way already."""
+
+
+class Connection(HttpToolsProtocol):
+    """One connection; `since` is when it began to be slow: to send a request, or to take in an answer."""
+
+    since: float | None = None
+    draining = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self.since = self.loop.time()
+
+    def on_message_begin(self) -> None:
+        """Begin to wait for the rest of a request."""
+        super().on_message_begin()
+        self.since = self.loop.time()
+
+    def on_message_complete(self) -> None:
+        """The request is there."""
+        self.since = None
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        """The client does not read: begin to wait."""
+        self.since = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        self.since = None
+        super().resume_writing()
+
+    def on_headers_complete(self) -> None:
+        """Say in the answer, while draining, that the connection ends with it."""
+        super().on_headers_complete()
+        if self.draining and self.cycle is not None:
+            self.cycle.keep_alive = False
+
+    def shutdown(self) -> None:
+        """Drain: answer what comes within a moment, then close."""
+        self.draining = True
+        if self.cycle is None or self.cycle.response_complete:
+            self.loop.call_later(LINGER, self._close_if_idle)
+        else:
+            self.cycle.keep_alive = False
+
+    def _close_if_idle(self) -> None:
+        if not self.transport.is_closing() and (self.cycle is None or self.cycle.response_complete):
+            self.transport.close()
+
+
+class PatientServer(Server):
+    """uvicorn's server, which looks at its connections once a second."""
+
+    def __init__(self, config: Config, client_timeout: float, on_drain: Any, on_started: Any) -> None:
+        super().__init__(config)
+        self._client_timeout, self._on_drain, self._on_started = client_timeout, on_drain, on_started
+
+    async def startup(self, sockets: Any = None) -> None:
+        """Tell that requests are taken."""
+        await super().startup(sockets)
+        self._on_started()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Cut off who is too slow."""
+        if counter % 10 == 0:
+            self._cut_off()
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        """Drain; slow clients do not keep the server from ending."""
+        self._on_drain()
+        watch = asyncio.get_running_loop().create_task(self._watch())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            watch.cancel()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            self._cut_off()
+
+    def _cut_off(self) -> None:
+        latest = asyncio.get_running_loop().time() - self._client_timeout
+        for connection in list(self.server_state.connections):
+            since = getattr(connection, "since", None)
+            if since is not None and since < latest:
+                connection.transport.abort()

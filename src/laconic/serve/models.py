@@ -1,0 +1,113 @@
+"""Names to models: which folders are served, and what each of them takes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import artifact as artifacts
+from .. import runtime
+from ..artifact import Artifact
+from ..errors import UserError
+from ..runtime import Predictor
+from ..runtime.positions import longest
+from ..tasks import Own, QuestionAnswering, SequenceClassification, Task
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+@dataclass(frozen=True)
+class Model:
+    """An artifact under the name that it is served as; `longest`: pieces that it has positions for (None: any)."""
+
+    name: str
+    opened: Artifact
+    predictor: Predictor
+    longest: int | None
+
+    @property
+    def task(self) -> Task:
+        """What it does, as the artifact says."""
+        return self.predictor.task
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the texts that a request brings; the second of a classifier may be left out."""
+        return inputs_of(self.task)
+
+    def as_json(self) -> dict[str, Any]:
+        """What `GET /models` says of it."""
+        score = self.opened.manifest.score or {}
+        return {
+            "name": self.name,
+            "task": self.task.name,
+            "problem": getattr(self.task, "problem", None),
+            "labels": list(self.task.labels),
+            "inputs": list(self.inputs),
+            "max_seq_len": self.task.max_seq_length,
+            "precision": self.predictor.engine.precision,
+            "engine": self.predictor.engine.name,
+            "score": score.get("value"),
+            "metric": score.get("metric"),
+        }
+
+
+def inputs_of(task: Task) -> tuple[str, ...]:
+    """Names of the texts that a task reads.
+
+    >>> inputs_of(QuestionAnswering())
+    ('question', 'context')
+    """
+    if isinstance(task, QuestionAnswering):
+        return ("question", "context")
+    return ("text", "text_pair") if isinstance(task, SequenceClassification) else ("text",)
+
+
+def named_folders(words: Iterable[str]) -> dict[str, Path]:
+    """Names and folders of the command line's words: `DIR`, which is served under its own name, or `NAME=DIR`.
+
+    >>> named_folders(["runs/reviews", "fp32=runs/plain"])
+    {'reviews': PosixPath('runs/reviews'), 'fp32': PosixPath('runs/plain')}
+    """
+    found: dict[str, Path] = {}
+    for word in words:
+        name, equals, folder = word.rpartition("=")
+        if not equals or Path(word).exists():
+            name, folder = Path(word).resolve().name, word
+        if not NAME.fullmatch(name):
+            raise UserError(
+                f"'{name}' cannot be the name of a model: letters, digits, '.', '_' and '-' can.",
+                where=folder,
+                hint="Name it with: NAME=DIR",
+            )
+        if name in found:
+            raise UserError(
+                f"Two models are named '{name}': {found[name]} and {folder}.", hint="Name one of them with: NAME=DIR"
+            )
+        found[name] = Path(folder)
+    return found
+
+
+def check_folders(folders: Mapping[str, Path]) -> None:
+    """Read every manifest, so that what is wrong is said before anything is loaded."""
+    for folder in folders.values():
+        opened = artifacts.read(folder, verify=False)
+        if opened.manifest.task.get("name") == Own.name:
+            raise UserError(
+                "The artifact is a model of its owner's: what its numbers mean is not known, so that it is not served.",
+                where=str(folder),
+            )
+
+
+def open_model(name: str, folder: Path, engine: str = "auto", threads: int | None = None) -> Model:
+    """Load one artifact."""
+    predictor = runtime.load(folder, engine, threads)
+    if not predictor.encoder.reads_text:
+        raise UserError("The artifact has no tokenizer, so that it reads no texts.", where=str(folder))
+    opened = artifacts.read(folder, verify=False)
+    config = json.loads(opened.path("config.json").read_text(encoding="utf-8"))
+    return Model(name, opened, predictor, longest(config))
