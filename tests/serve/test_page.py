@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from dataclasses import replace
-
 import pytest
 
-from browsing import Tab, browsing, make_models, serving
+from browsing import Tab, browsing, holding, make_models, serving
 from laconic import runtime
 
 pytestmark = pytest.mark.long
@@ -124,7 +121,7 @@ def test_both_precisions_stand_side_by_side(tab, folders, kind):
     same, parts = task.agreement(pair[:1], pair[1:])[0]
     assert page.locator(".verdict strong").inner_text() == ("Same answer" if same == parts else "Different answers")
     page.click(".verdict button")
-    page.wait_for_function("document.querySelector('.clock').textContent.includes('median of 21')")
+    page.wait_for_function("() => document.querySelector('.clock').textContent.includes('median of 21')")
 
 
 def test_answers_that_differ_are_said_to(tab, folders, tmp_path, browser):
@@ -171,10 +168,10 @@ def test_all_of_it_works_by_keyboard(tab):
     assert tab.answers().count() == 2
     assert page.locator("#spoken").inner_text().startswith("tags-int8: ")
     press("Tab")
-    assert focused() == "example"
+    assert focused() == "example", "the focus stays while answers come"
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     press("Enter")
-    page.wait_for_function("document.querySelector('#field-text').value !== 'the fox near the bank'")
+    page.wait_for_function("() => document.querySelector('#field-text').value !== 'the fox near the bank'")
     tab.answers()
 
 
@@ -213,7 +210,7 @@ CONTRAST = """() => {
 )
 def test_script_in_a_text_is_text(tab, model, field):
     page = tab.open(model)
-    more = {"question": HOSTILE} if field == "context" else {}
+    more = {"question": "<b>who?</b>"} if field == "context" else {}
     article = tab.ask(**{field: HOSTILE, **more}).first
     if model != "text-fp32":
         assert marks(article)[1] == HOSTILE
@@ -236,6 +233,29 @@ def test_limits_are_told_in_the_servers_words(tab):
     tab.complaints.clear()  # the browser itself logs every 422
 
 
+def test_a_busy_server_is_asked_again(browser, folders):
+    with holding(folders["text-fp32"]) as (found, held):
+        first, second = Tab(browser, found), Tab(browser, found)
+        first.open("text")
+        first.page.fill("#field-text", "the fox")
+        first.page.click("#go")
+        assert held.begun.wait(20)
+        page = second.open("text")
+        page.fill("#field-text", "the bank")
+        page.click("#go")
+        note = page.locator("#notice .note")
+        note.wait_for()
+        assert "busy" in note.inner_text()
+        assert "Too many requests" in note.inner_text()
+        held.let_go.set()
+        assert first.answers().count() == 1
+        note.locator("button").click()
+        assert second.answers().count() == 1
+        assert note.count() == 0
+        first.context.close()
+        second.context.close()
+
+
 def test_a_server_that_ends_is_told(browser, folders):
     with serving({"text": folders["text-fp32"]}) as found:
         tab = Tab(browser, found)
@@ -253,7 +273,7 @@ def test_a_key_is_asked_for(browser, folders):
         page = tab.open("text")
         page.fill("#key-field", "wrong")
         page.keyboard.press("Enter")
-        page.wait_for_function("document.querySelector('#notice').textContent.includes('wrong')")
+        page.wait_for_function("() => document.querySelector('#notice').textContent.includes('wrong')")
         page.fill("#key-field", "open sesame")
         page.keyboard.press("Enter")
         page.wait_for_selector("#ask:not([hidden])")

@@ -44,9 +44,10 @@ TAGGED = {
 }
 CONTEXTS = {
     "en": (
-        "The lighthouse on the island of Uto was built in 1753 and rebuilt in 1814 after a storm had damaged it. "
-        "Its lamp burned oil until 1935, when electric light took its place. Since 1996 nobody lives there; the light is "
-        "switched on and off from the mainland, and on summer weekends the harbour master Lena Berg shows visitors around."
+        "The lighthouse on the island was built in 1753 and rebuilt in 1814 after a storm had damaged it. Its lamp "
+        "burned oil until 1935, when electric light took its place. Since 1996 nobody lives there; the light is "
+        "switched on and off from the mainland, and on summer weekends the harbour master Lena Berg shows visitors "
+        "around."
     ),
     "zh": (
         "江边的老图书馆建于一九二六年，由建筑师陈明设计，最初只有两层。一九五八年，图书馆向东扩建，增加了一个可以容纳三百人的"

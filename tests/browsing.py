@@ -7,13 +7,21 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 
+from laconic.engines.engine import Engine
+from laconic.serve.app import App
+from laconic.serve.limits import Limits
+from laconic.serve.models import open_model
+from laconic.serve.run import address_of, bind
 from tiny_artifacts import make, make_int8
 
 CHROMIUM = shutil.which("chromium")
@@ -26,7 +34,9 @@ SWITCHES = (
 
 def make_models(folder: Path) -> dict[str, Path]:
     """Artifacts by the names that they are served under; two of the tasks in both precisions."""
-    found = {f"{kind}-fp32": make(folder / f"{kind}-fp32", kind) for kind in ("text", "tags", "question", "labels", "number")}
+    found = {
+        f"{kind}-fp32": make(folder / f"{kind}-fp32", kind) for kind in ("text", "tags", "question", "labels", "number")
+    }
     found |= {f"{kind}-int8": make_int8(folder / f"{kind}-int8", kind) for kind in ("text", "tags")}
     return found
 
@@ -45,12 +55,49 @@ def serving(folders: dict[str, Path], *options: str) -> Iterator[str]:
         server.wait(30)
 
 
+class Held:
+    """An engine that answers when it is let go."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.begun, self.let_go = engine, threading.Event(), threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.engine, name)
+
+    def run(self, batch: Any) -> Any:
+        self.begun.set()
+        self.let_go.wait(60)
+        return self.engine.run(batch)
+
+
+@contextmanager
+def holding(folder: Path) -> Iterator[tuple[str, Held]]:
+    """A server with place for one text, in this process, and its engine, which holds what it is asked."""
+    model = open_model("text", folder, threads=1)
+    held = Held(model.predictor.engine)
+    model = replace(model, predictor=replace(model.predictor, engine=held))
+    app = App({"text": model}, Limits(max_queue=1, max_texts=1))
+    listening = bind("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_level="warning"))
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    try:
+        yield address_of(listening), held
+    finally:
+        held.let_go.set()
+        server.should_exit = True
+        thread.join(30)
+        app.close()
+
+
 @contextmanager
 def browsing() -> Iterator[Any]:
     """A browser, or a skip that says what is missing."""
     if CHROMIUM is None:
         pytest.skip("the page is tested in chromium, which is not installed (apt install chromium)")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser (pip install playwright)")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="playwright drives the browser (pip install playwright)"
+    )
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=list(SWITCHES))
         yield browser
@@ -67,7 +114,9 @@ class Tab:
         self.page.set_default_timeout(20_000)
         self.page.on("request", lambda request: self.asked.append(request.url))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("console", lambda message: self.complaints.append(message.text) if message.type == "error" else None)
+        self.page.on(
+            "console", lambda message: self.complaints.append(message.text) if message.type == "error" else None
+        )
 
     def open(self, model: str = "") -> Any:
         self.page.goto(f"{self.address}/#{model}")
