@@ -120,8 +120,10 @@ def test_both_precisions_stand_side_by_side(tab, folders, kind):
     pair = [said(folders, name, page.input_value("#field-text")) for name in (f"{kind}-int8", f"{kind}-fp32")]
     same, parts = task.agreement(pair[:1], pair[1:])[0]
     assert page.locator(".verdict strong").inner_text() == ("Same answer" if same == parts else "Different answers")
+    assert "fast" not in page.locator(".verdict p").inner_text(), "one request each says little of speed"
     page.click(".verdict button")
-    page.wait_for_function("() => document.querySelector('.clock').textContent.includes('median of 21')")
+    page.wait_for_function("() => document.querySelector('.clock').textContent.includes('median of 20')")
+    assert "fast" in page.locator(".verdict p").inner_text()
 
 
 def test_answers_that_differ_are_said_to(tab, folders, tmp_path, browser):

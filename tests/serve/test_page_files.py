@@ -9,17 +9,20 @@ import sys
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from laconic.artifact import read
 from laconic.runtime import load
+from laconic.runtime.batches import pad
 from laconic.serve.app import App
-from laconic.serve.examples import examples_for, languages
+from laconic.serve.examples import examples_for, languages, takes_pairs
 from laconic.serve.limits import Limits
 from laconic.serve.models import open_model
 from laconic.tasks import Encoder
 from models import build_tokenizer
-from tiny_artifacts import TASKS, make
+from tiny_artifacts import TASKS, make, rewrite_probe
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "src/laconic/serve/page").iterdir())
@@ -82,6 +85,31 @@ def test_examples_are_answered(kind, tmp_path):
 def test_the_vocabulary_tells_the_language(tmp_path, family, sentences, expected):
     build_tokenizer(tmp_path, family, sentences=sentences)
     assert languages(Encoder.from_file(tmp_path / "tokenizer.json", 0)) == expected
+
+
+@pytest.mark.parametrize(
+    ("family", "inputs", "expected"),
+    [
+        ("bert", ["one text", "another"], False),
+        ("bert", [("one", "two"), ("three", "four")], True),
+        ("bert", ["one text", ("a", "pair")], None),
+        ("roberta", [("one", "two"), ("three", "four")], None),  # its pairs have one type of piece
+    ],
+)
+def test_the_probe_tells_whether_texts_come_in_pairs(tmp_path, family, inputs, expected):
+    task, folder = TASKS["text"], make(tmp_path / "text")
+    build_tokenizer(folder, family)
+    encoder = Encoder.from_file(folder / "tokenizer.json", 0)
+    batch = pad(task.features(task.examples(inputs), encoder), 0)
+    rewrite_probe(folder, {**batch, "logits_fp32": np.zeros((len(inputs), 3), np.float32)})
+    assert takes_pairs(read(folder), encoder) is expected
+
+
+def test_examples_of_a_model_for_pairs_are_pairs(tmp_path):
+    build_tokenizer(tmp_path, "bert")
+    encoder = Encoder.from_file(tmp_path / "tokenizer.json", 0)
+    assert all("text_pair" in example for example in examples_for(TASKS["text"], encoder, pairs=True))
+    assert all("text_pair" not in example for example in examples_for(TASKS["text"], encoder, pairs=False))
 
 
 @pytest.mark.slow

@@ -6,6 +6,9 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
+from ..artifact import Artifact
+from ..measure.check import FILE as PROBE
+from ..measure.check import read_probe
 from ..tasks import Encoder, QuestionAnswering, SequenceClassification, Task, TokenClassification
 
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
@@ -16,6 +19,7 @@ LABELLED = {
     "en": (
         {"text": "The service was slow, but the food more than made up for it."},
         {"text": "Nobody at the desk could tell me when the train would arrive."},
+        {"text": "The new phone lasts two days on one charge and weighs less than the old one."},
         {
             "text": "The company said that its profit rose by 12 percent in the first quarter.",
             "text_pair": "Profit was up 12 percent in the first three months of the year, the company said.",
@@ -24,12 +28,18 @@ LABELLED = {
             "text": "The museum opens at nine and closes at five.",
             "text_pair": "The museum was built by an architect from Oslo.",
         },
+        {
+            "text": "Shares of the airline fell 3 percent after it warned of higher fuel costs.",
+            "text_pair": "The airline's shares rose after it said that fuel had become cheaper.",
+        },
     ),
     "zh": (
         {"text": "主队在最后一分钟攻入制胜一球，全场球迷欢呼庆祝。"},
         {"text": "手机收到的时候屏幕已经碎了，客服说要等三天才能处理。"},
         {"text": "新款电动车续航超过六百公里，售价二十万元起。"},
         {"text": "请问怎么修改收货地址？", "text_pair": "下单以后还能换一个收货地址吗？"},
+        {"text": "博物馆早上九点开门，下午五点关门。", "text_pair": "这座博物馆是一位建筑师设计的。"},
+        {"text": "航空公司的股价下跌了百分之三。", "text_pair": "燃油便宜了，这家航空公司的股票随之上涨。"},
     ),
 }
 TAGGED = {
@@ -60,8 +70,8 @@ QUESTIONS = {
 }
 
 
-def examples_for(task: Task, encoder: Encoder) -> list[Mapping[str, str]]:
-    """Inputs for a task, as the `data` of a request."""
+def examples_for(task: Task, encoder: Encoder, pairs: bool | None = None) -> list[Mapping[str, str]]:
+    """Inputs for a task, as the `data` of a request; `pairs`: only pairs of texts, or only single ones."""
     found: list[Mapping[str, str]] = []
     for language in languages(encoder):
         if isinstance(task, QuestionAnswering):
@@ -70,8 +80,17 @@ def examples_for(task: Task, encoder: Encoder) -> list[Mapping[str, str]]:
         elif isinstance(task, TokenClassification):
             found += TAGGED[language]
         elif isinstance(task, SequenceClassification):
-            found += LABELLED[language]
+            found += [example for example in LABELLED[language] if pairs in (None, "text_pair" in example)]
     return found
+
+
+def takes_pairs(opened: Artifact, encoder: Encoder) -> bool | None:
+    """Whether a classifier is for pairs of texts, as the rows of its probe are; None where they do not tell."""
+    second_type = encoder.pair.types[3]
+    if second_type == 0 or PROBE not in opened.manifest.files:
+        return None  # RoBERTa and its kin have one type for both
+    pairs = {bool((feature.token_type_ids == second_type).any()) for feature in read_probe(opened).features}
+    return pairs.pop() if len(pairs) == 1 else None
 
 
 def languages(encoder: Encoder) -> Sequence[str]:

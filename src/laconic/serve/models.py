@@ -16,7 +16,7 @@ from ..errors import UserError
 from ..runtime import Predictor
 from ..runtime.positions import longest
 from ..tasks import Own, QuestionAnswering, SequenceClassification, Task
-from .examples import examples_for
+from .examples import examples_for, takes_pairs
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -116,4 +116,6 @@ def open_model(name: str, folder: Path, engine: str = "auto", threads: int | Non
         raise UserError("The artifact has no tokenizer, so that it reads no texts.", where=str(folder))
     opened = artifacts.read(folder, verify=False)
     config = json.loads(opened.path("config.json").read_text(encoding="utf-8"))
-    return Model(name, opened, predictor, longest(config), examples_for(predictor.task, predictor.encoder))
+    task, encoder = predictor.task, predictor.encoder
+    pairs = takes_pairs(opened, encoder) if isinstance(task, SequenceClassification) else None
+    return Model(name, opened, predictor, longest(config), examples_for(task, encoder, pairs))

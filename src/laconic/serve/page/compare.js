@@ -11,12 +11,11 @@ export function compare(one, other) {
   return { same, line: same ? "the same stretch of the context" : "different stretches of the context" };
 }
 
-/** How much faster the quicker of two is, in words; null where that cannot be told. */
+/** How many times as fast the quicker of two is, in words. */
 export function pace(one, other) {
   const [quick, slow] = one.milliseconds <= other.milliseconds ? [one, other] : [other, one];
-  if (!(quick.milliseconds > 0)) return null;
   const times = slow.milliseconds / quick.milliseconds;
-  return times < 1.05 ? "equally fast" : `${quick.title} was ${times.toFixed(1)}× faster`;
+  return times < 1.05 ? "Both are equally fast" : `${quick.title} is ${times.toFixed(1)} times as fast`;
 }
 
 function compareLabels(one, other) {

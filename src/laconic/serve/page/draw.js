@@ -30,7 +30,8 @@ export function percent(share) {
 
 function drawLabels(answer, order) {
   const { labels, several } = answer;
-  const said = namesOf(labels);
+  const names = namesOf(labels);
+  const said = /^\d+$/.test(names) ? `label ${names}` : names;
   const rows = order.map((name) => labels.find((label) => label.name === name)).filter(Boolean).map(drawBar);
   const list = element("ul", { class: several ? "bars several" : "bars" }, ...rows.slice(0, FIRST_BARS));
   const parts = [element("p", { class: "said", lang: languageOf(said) }, said), list];

@@ -84,7 +84,7 @@ function show(model) {
   history.replaceState(null, "", `#${encodeURIComponent(model.name)}`);
   const others = models.filter((other) => comparable(model, other));
   at("beside").replaceChildren(element("option", { value: "" }, "none"), ...others.map(option));
-  at("beside").value = others.find((other) => other.precision !== model.precision)?.name ?? "";
+  at("beside").value = partner(model, others)?.name ?? "";
   at("beside-field").hidden = !others.length;
   at("facts").replaceChildren(...facts(model));
   showFields(model);
@@ -95,6 +95,13 @@ function show(model) {
 function comparable(model, other) {
   const kind = ({ task, problem, labels, inputs }) => JSON.stringify([task, problem, labels, inputs]);
   return other !== model && kind(other) === kind(model);
+}
+
+/** The one of another precision whose name is most like the model's. */
+function partner(model, others) {
+  const alike = ({ name }) => [...name, ""].findIndex((letter, place) => letter !== model.name[place]);
+  const found = others.filter((other) => other.precision !== model.precision);
+  return found.sort((one, other) => alike(other) - alike(one))[0];
 }
 
 function facts(model) {
@@ -114,9 +121,12 @@ function showFields(model) {
       const area = rows ? element("textarea", { ...about, rows }) : element("input", about);
       area.value = kept[name] ?? "";
       area.addEventListener("input", () => setLanguage(area));
-      const label = element("label", { for: area.id }, title);
-      if (optional) label.append(element("span", { class: "hint" }, " optional"));
-      return element("p", { class: "field" }, label, area);
+      area.style.setProperty("--rows", rows);
+      if (!optional) return element("p", { class: "field" }, element("label", { for: area.id }, title), area);
+      area.setAttribute("aria-label", title);
+      const usual = area.value !== "" || model.examples.some((example) => name in example);
+      const summary = element("summary", {}, title, element("span", { class: "hint" }, " optional"));
+      return element("details", { open: usual }, summary, area);
     }),
   );
 }
@@ -134,7 +144,7 @@ function values() {
 }
 
 function showExamples(model) {
-  const buttons = (model.examples ?? []).map((example) => {
+  const buttons = model.examples.map((example) => {
     const words = example.question ?? Object.values(example).join(" · ");
     const button = element("button", { type: "button", class: "example", title: words, lang: languageOf(words) }, words);
     button.addEventListener("click", () => {
