@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import signal
 import socket
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol
 
 from uvicorn import Config
 
 from ..errors import UserError
 from .app import App
 from .connection import LINGER, Connection, PatientServer
-from .models import check_folders, open_model
+from .models import Model, check_folders, open_model
 from .settings import Settings
 
 BACKLOG = 2048
 KEEP_ALIVE = 65
 """Seconds for which an idle connection is kept: longer than the minute of most proxies, which then close first."""
+
+
+class Joined(Protocol):
+    """What can be waited for: a process, a thread."""
+
+    def join(self) -> None:
+        """Wait for its end."""
 
 
 def run(settings: Settings, started: Callable[[str], None]) -> None:
@@ -30,22 +37,32 @@ def run(settings: Settings, started: Callable[[str], None]) -> None:
     listening = bind(settings.host, settings.port)
     address = address_of(listening)
     if settings.workers == 1:
-        serve(settings, listening, lambda: started(address))
+        with last_signals():
+            serve(open_models(settings), settings, listening, lambda: started(address))
         return
     from .workers import supervise
 
     supervise(settings, listening, lambda: started(address))
 
 
-def serve(settings: Settings, listening: socket.socket, started: Callable[[], None], parent: Any | None = None) -> None:
-    """Load the models and answer requests in this process; `parent`: end when this one does."""
+def open_models(settings: Settings) -> dict[str, Model]:
+    """Load every model that was named."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a few short texts at a time are not worth its threads
-    logging.getLogger("laconic.serve").setLevel(logging.INFO)
-    models = {
+    return {
         name: open_model(name, folder, settings.engine, settings.threads) for name, folder in settings.folders.items()
     }
-    app = App(models, settings.limits, settings.api_key)
+
+
+def serve(
+    models: Mapping[str, Model],
+    settings: Settings,
+    listening: socket.socket,
+    started: Callable[[], None],
+    parent: Joined | None = None,
+) -> None:
+    """Answer requests in this process until a signal comes or `parent` ends; all that was taken is answered."""
     limits = settings.limits
+    app = App(models, limits, settings.api_key)
     config = Config(
         app,
         http=Connection,
@@ -67,15 +84,21 @@ def serve(settings: Settings, listening: socket.socket, started: Callable[[], No
     server = PatientServer(config, limits.client_timeout, drain, started)
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent, server), daemon=True).start()
-    # uvicorn raises the signal that stopped it once more at its end, for whoever handled it before: nothing is left
-    # to do then, and the process ends as usual.
-    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         server.run([listening])
     finally:
+        app.close()
+
+
+@contextmanager
+def last_signals() -> Iterator[None]:
+    """Pass over the signal that stopped uvicorn: it raises it once more at its end, for whoever handled it before."""
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        app.close()
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -108,6 +131,6 @@ def address_of(listening: socket.socket) -> str:
     return f"http://{host}:{port}"
 
 
-def _end_with(parent: Any, server: PatientServer) -> None:
+def _end_with(parent: Joined, server: PatientServer) -> None:
     parent.join()
     server.should_exit = True

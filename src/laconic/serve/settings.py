@@ -39,5 +39,5 @@ def share_cores(workers: int | None, threads: int | None, cores: int | None = No
             raise UserError(f"The '--{name}' option must be at least 1. Got {value}.")
     cores = cpu().cores if cores is None else cores
     if workers is None:
-        workers = max(1, cores // (threads or THREADS))
+        workers = max(1, cores // THREADS)
     return workers, threads or max(1, cores // workers)

@@ -120,9 +120,11 @@ def _forget(worker: int) -> None:
 
 def _work(settings: Settings, listening: socket.socket, said: Connection) -> None:
     """Be a worker: say when requests are taken, or what was wrong."""
-    from .run import serve
+    from .run import last_signals, open_models, serve
 
-    try:
-        serve(settings, listening, lambda: said.send("ready"), multiprocessing.parent_process())
-    except UserError as error:
-        said.send(error)
+    parent = multiprocessing.parent_process()
+    with last_signals():
+        try:
+            serve(open_models(settings), settings, listening, lambda: said.send("ready"), parent)
+        except UserError as error:
+            said.send(error)
