@@ -1,27 +1,17 @@
-"""What tests of the page share: a server with small models of every task, and Debian's chromium in front of it."""
+"""What tests of the page share: small models of every task, Debian's chromium, and a tab of it."""
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 
 from laconic.engines.engine import Engine
-from laconic.serve.app import App
-from laconic.serve.limits import Limits
-from laconic.serve.models import open_model
-from laconic.serve.run import address_of, bind
 from tiny_artifacts import make, make_int8
 
 CHROMIUM = shutil.which("chromium")
@@ -41,20 +31,6 @@ def make_models(folder: Path) -> dict[str, Path]:
     return found
 
 
-@contextmanager
-def serving(folders: dict[str, Path], *options: str) -> Iterator[str]:
-    """`laconic serve` on a free port; gives its address."""
-    words = [f"{name}={folder}" for name, folder in folders.items()]
-    command = [sys.executable, "-m", "laconic", "serve", *words, "--port", "0", "--threads", "1", "--workers", "1"]
-    server = subprocess.Popen([*command, "--json", *options], stdout=subprocess.PIPE, text=True, env=os.environ)
-    assert server.stdout is not None
-    try:
-        yield json.loads("".join(iter(server.stdout.readline, "}\n")) + "}")["address"]
-    finally:
-        server.terminate()
-        server.wait(30)
-
-
 class Held:
     """An engine that answers when it is let go."""
 
@@ -68,26 +44,6 @@ class Held:
         self.begun.set()
         self.let_go.wait(60)
         return self.engine.run(batch)
-
-
-@contextmanager
-def holding(folder: Path) -> Iterator[tuple[str, Held]]:
-    """A server with place for one text, in this process, and its engine, which holds what it is asked."""
-    model = open_model("text", folder, threads=1)
-    held = Held(model.predictor.engine)
-    model = replace(model, predictor=replace(model.predictor, engine=held))
-    app = App({"text": model}, Limits(max_queue=1, max_texts=1))
-    listening = bind("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_level="warning"))
-    thread = threading.Thread(target=server.run, args=([listening],))
-    thread.start()
-    try:
-        yield address_of(listening), held
-    finally:
-        held.let_go.set()
-        server.should_exit = True
-        thread.join(30)
-        app.close()
 
 
 @contextmanager

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from browsing import Tab, browsing, holding, make_models, serving
+from browsing import Held, Tab, browsing, make_models
 from laconic import runtime
+from laconic.serve.limits import Limits
+from serving import in_thread
+from tiny_artifacts import make
 
 pytestmark = pytest.mark.long
 
@@ -22,8 +25,8 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(folders):
-    with serving(folders, "--max_text_length", "2000") as found:
-        yield found
+    with in_thread(folders, Limits(max_text_length=2000)) as server:
+        yield server.address
 
 
 @pytest.fixture(scope="module")
@@ -127,11 +130,9 @@ def test_both_precisions_stand_side_by_side(tab, folders, kind):
 
 
 def test_answers_that_differ_are_said_to(tab, folders, tmp_path, browser):
-    from tiny_artifacts import make
-
     other = {"one": folders["tags-fp32"], "two": make(tmp_path / "two", "tags", seed=1)}
-    with serving(other) as found:
-        second = Tab(browser, found)
+    with in_thread(other) as server:
+        second = Tab(browser, server.address)
         page = second.open("one")
         page.select_option("#beside", "two")
         articles = second.ask(text=ASTRAL)
@@ -236,8 +237,15 @@ def test_limits_are_told_in_the_servers_words(tab):
 
 
 def test_a_busy_server_is_asked_again(browser, folders):
-    with holding(folders["text-fp32"]) as (found, held):
-        first, second = Tab(browser, found), Tab(browser, found)
+    engines = []
+
+    def hold(engine):
+        engines.append(Held(engine))
+        return engines[0]
+
+    with in_thread({"text": folders["text-fp32"]}, Limits(max_queue=1, max_texts=1), engine=hold) as server:
+        (held,) = engines
+        first, second = Tab(browser, server.address), Tab(browser, server.address)
         first.open("text")
         first.page.fill("#field-text", "the fox")
         first.page.click("#go")
@@ -259,8 +267,8 @@ def test_a_busy_server_is_asked_again(browser, folders):
 
 
 def test_a_server_that_ends_is_told(browser, folders):
-    with serving({"text": folders["text-fp32"]}) as found:
-        tab = Tab(browser, found)
+    with in_thread({"text": folders["text-fp32"]}) as server:
+        tab = Tab(browser, server.address)
         page = tab.open("text")
         tab.ask(text="the fox")
     page.click("#go")
@@ -270,8 +278,8 @@ def test_a_server_that_ends_is_told(browser, folders):
 
 
 def test_a_key_is_asked_for(browser, folders):
-    with serving({"text": folders["text-fp32"]}, "--api_key", "open sesame") as found:
-        tab = Tab(browser, found)
+    with in_thread({"text": folders["text-fp32"]}, api_key="open sesame") as server:
+        tab = Tab(browser, server.address)
         page = tab.open("text")
         page.fill("#key-field", "wrong")
         page.keyboard.press("Enter")
