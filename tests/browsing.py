@@ -89,3 +89,14 @@ class Tab:
         self.page.wait_for_selector("article")
         self.page.wait_for_selector(".waiting", state="detached")
         return self.page.locator("article")
+
+
+def marks(article: Any) -> Any:
+    """Marked stretches, and the text with them as it is read, without the labels that are drawn beside them."""
+    return article.evaluate(
+        """article => {
+          const text = article.querySelector('.text').cloneNode(true);
+          text.querySelectorAll('.kind').forEach(kind => kind.remove());
+          return [[...text.querySelectorAll('mark')].map(mark => mark.textContent), text.textContent];
+        }"""
+    )
