@@ -19,7 +19,7 @@ def test_layers_import_downwards_only():
 
 LIGHT = (
     "laconic", "laconic.cli", "laconic.runtime", "laconic.systems", "laconic.measure.score", "laconic.data",
-    "laconic.convert",
+    "laconic.convert", "laconic.serve.run", "laconic.serve.workers",
 )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ sys.meta_path[:] = map(Without, sys.meta_path)
 """
 LIGHT = (
     "artifact", "card", "folder", "measure.benchmark", "measure.footprint", "measure.score", "probe", "runtime",
-    "systems", "tasks", "whole",
+    "serve.run", "serve.workers", "systems", "tasks", "whole",
 )  # fmt: skip
 CONTEXT = " ".join(SENTENCES)
 INPUTS = dict(zip(HEADS, (list(SENTENCES), [*SENTENCES, CONTEXT], [["who is the fox?", CONTEXT]]), strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -209,7 +210,7 @@ class Batcher:
             except Exception as error:  # noqa: BLE001 - whatever it is, the thread lives on
                 self._fail(job, error)
         if decoded:
-            decoded[0][0].loop.call_soon_threadsafe(_settle, decoded)
+            _hand_over(decoded)
 
     def _fail(self, job: Job, error: Exception) -> None:
         job.over = True
@@ -218,7 +219,7 @@ class Batcher:
         else:
             logger.error("a batch failed", exc_info=error)
             refusal = Refusal(500, "The model failed on this request. The server's log says more.")
-        job.loop.call_soon_threadsafe(_settle, [(job, refusal)])
+        _hand_over([(job, refusal)])
 
 
 def _firsts(jobs: Sequence[Job]) -> list[int]:
@@ -228,6 +229,11 @@ def _firsts(jobs: Sequence[Job]) -> list[int]:
         firsts.append(count)
         count += len(job.examples)
     return firsts
+
+
+def _hand_over(results: Sequence[tuple[Job, list[Any] | Exception]]) -> None:
+    with contextlib.suppress(RuntimeError):  # the event loop has ended: nobody waits any more
+        results[0][0].loop.call_soon_threadsafe(_settle, results)
 
 
 def _settle(results: Sequence[tuple[Job, list[Any] | Exception]]) -> None:

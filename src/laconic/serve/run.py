@@ -103,6 +103,8 @@ def last_signals() -> Iterator[None]:
 
 def bind(host: str, port: int) -> socket.socket:
     """Take the port, before anything is loaded."""
+    if not 0 <= port <= 65535:  # the C library would take it modulo 65536
+        raise UserError(f"The '--port' option must be from 0 to 65535. Got {port}.")
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, place = found[0]
@@ -110,8 +112,6 @@ def bind(host: str, port: int) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(place)
         listening.listen(BACKLOG)
-    except OverflowError:
-        raise UserError(f"The '--port' option must be from 0 to 65535. Got {port}.") from None
     except socket.gaierror:
         raise UserError(f"There is no address '{host}' (option '--host').") from None
     except OSError as error:
