@@ -71,6 +71,7 @@ def test_a_model_of_its_owners_is_not_served(laconic, folder, tmp_path):
         (["--host", "no.such.host.invalid"], "no address"),
         (["--workers", "0"], "--workers"),
         (["--threads", "-1"], "--threads"),
+        (["--threads", "1", "--streams", "2"], "from 1 to the 1 threads"),
         (["--max_body", "0"], "--max_body"),
         (["--max_texts", "1000"], "never be taken"),
         (["--api_key", " "], "API key"),

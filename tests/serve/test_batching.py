@@ -170,6 +170,30 @@ def test_a_request_with_many_rows_lets_others_in_between(make, monkeypatch):
     assert before < after / 2
 
 
+def test_streams_run_at_once_and_share_a_request(folders):
+    predictor = runtime.load(folders["text"], threads=1, streams=2)
+    both = threading.Barrier(2, timeout=30)
+
+    class Meeting(Gate):
+        """Lets nobody through alone."""
+
+        def run(self, batch):
+            both.wait()
+            return self.engine.run(batch)
+
+    met = replace(predictor, engine=Meeting(predictor.engine))
+    batcher = Batcher(met, Limits(), streams=2)
+    texts = ["fox"] * 16 + ["dog"] * 16
+
+    async def story():
+        return await batcher.answer(predictor.task, predictor.task.examples(texts))
+
+    answers = run(story())
+    batcher.close()
+    expected = predictor.predict(texts)
+    assert [one.score for one in answers] == pytest.approx([one.score for one in expected], abs=1e-5)
+
+
 def test_closing_answers_what_waits(make):
     predictor, gate, batcher = make()
 

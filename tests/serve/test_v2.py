@@ -143,6 +143,7 @@ BROKEN = [
     ({"inputs": [{"name": ["TEXT"], "shape": [1], "datatype": "BYTES", "data": ["a"]}]}, b""),
     ({"inputs": []}, b""),
     ({"inputs": [{"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": ["a"]}], "id": 7}, b""),
+    ({"inputs": [{"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": ["a"]}], "id": "\ud800"}, b""),
 ]  # fmt: skip
 
 

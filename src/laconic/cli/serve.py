@@ -27,6 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", default="auto", help=f"auto, {', '.join(n for n in ENGINES if n != 'torch')}")
     parser.add_argument("--workers", type=int, help="processes that share the port (one for each four cores)")
     parser.add_argument("--threads", type=int, help="threads of a worker (the cores, shared by the workers)")
+    parser.add_argument(
+        "--streams",
+        type=int,
+        default=1,
+        help="batches of a model at once, its threads shared: more answers, each slower (1)",
+    )
     parser.add_argument("--api_key", metavar="KEY", help=f"ask for this key; others see it in ps: better ${KEY}")
     flags.add_options(parser, Limits)
     parser.add_argument("--json", action="store_true", help="print one JSON object when requests are taken")
@@ -40,6 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
     from ..serve.run import run as serve
 
     workers, threads = share_cores(arguments.workers, arguments.threads)
+    if not 1 <= arguments.streams <= threads:
+        raise UserError(f"The '--streams' option must be from 1 to the {threads} threads. Got {arguments.streams}.")
     settings = Settings(
         named_folders(arguments.models),
         arguments.host,
@@ -47,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.engine,
         workers,
         threads,
+        arguments.streams,
         _key(arguments.api_key),
         flags.take(arguments, Limits),
     )

@@ -45,12 +45,13 @@ def load(
     threads: int | None = None,
     precision: str = "fp32",
     providers: Sequence[Any] | None = None,
+    streams: int = 1,
 ) -> Engine:
     """Load a graph file, or for `torch` a model folder or a live module, into an engine.
 
     `threads`: None is one per core that this process may use. `precision`: "int8" is what an INT8 graph is, with its
     float parts in FP32; "bf16" is OpenVINO's alone, on CPUs that have it. `providers`: ONNX Runtime only, handed on
-    to it as they are.
+    to it as they are. `streams`: how many calls of `run` go on at once, each with so many threads.
     """
     entry = _entry(name)
     if threads is not None and threads < 1:
@@ -59,6 +60,12 @@ def load(
         offered = ", ".join(entry.precisions)
         raise UserError(f"The engine '{name}' does not offer the precision '{precision}'.", hint=f"It has: {offered}.")
     options: dict[str, Any] = {"threads": threads, "precision": precision}
+    if streams != 1:
+        if name == "torch":
+            raise UserError(
+                "The engine 'torch' has one stream.", hint="The engines 'onnxruntime' and 'openvino' have more."
+            )
+        options["streams"] = streams
     if providers is not None:
         if name != "onnxruntime":
             raise UserError(f"The engine '{name}' takes no providers.", hint="The engine 'onnxruntime' does.")

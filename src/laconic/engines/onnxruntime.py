@@ -31,7 +31,9 @@ class OnnxRuntimeEngine:
         threads: int | None = None,
         precision: str = "fp32",
         providers: Sequence[Any] | None = None,
+        streams: int = 1,
     ) -> None:
+        # As many runs as there are callers go on at once, whatever `streams` says, each in its caller's thread.
         self.precision = precision
         self.threads = threads_or_all(threads)
         self._session = _session(graph_file(path), self.threads, _checked(providers))

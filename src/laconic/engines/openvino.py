@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import queue
 from pathlib import Path
 from typing import Any, final
 
@@ -24,15 +24,19 @@ class OpenVinoEngine:
 
     name = "openvino"
 
-    def __init__(self, path: str | Path, *, threads: int | None = None, precision: str = "fp32") -> None:
+    def __init__(
+        self, path: str | Path, *, threads: int | None = None, precision: str = "fp32", streams: int = 1
+    ) -> None:
         self.threads = threads_or_all(threads)
         self.precision = precision
         core = openvino.Core()
         if precision == "bf16":
             _require_bf16(core)
-        model, compiled = _compile(core, path, self.threads, _HINTS[precision])
-        # One request: with one stream a second would wait for the first anyhow. The lock keeps callers apart.
-        self._request, self._lock = compiled.create_infer_request(), threading.Lock()
+        model, compiled = _compile(core, path, self.threads * streams, _HINTS[precision], streams)
+        # One request a stream: a second would wait for the first anyhow. Who takes one out of the queue has it alone.
+        self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        for _ in range(streams):
+            self._requests.put(compiled.create_infer_request())
         # Names are asked of the graph as read: compiling drops casts and lends their names to the inputs.
         self._types = {port.get_any_name(): _type(port, path) for port in model.inputs}
         self.inputs = tuple(self._types)
@@ -44,10 +48,13 @@ class OpenVinoEngine:
             name: np.ascontiguousarray(array, dtype=self._types[name])
             for name, array in pick(batch, self.inputs).items()
         }
-        with self._lock:
-            self._request.infer(feed)
+        request = self._requests.get()
+        try:
+            request.infer(feed)
             # `.data` is a view of the request's buffer, which the next run overwrites.
-            return tuple(np.array(tensor.data, dtype=np.float32) for tensor in self._request.output_tensors)
+            return tuple(np.array(tensor.data, dtype=np.float32) for tensor in request.output_tensors)
+        finally:
+            self._requests.put(request)
 
 
 def _require_bf16(core: Any) -> None:
@@ -59,14 +66,14 @@ def _require_bf16(core: Any) -> None:
         )
 
 
-def _compile(core: Any, path: str | Path, threads: int, precision: str) -> tuple[Any, Any]:
+def _compile(core: Any, path: str | Path, threads: int, precision: str, streams: int) -> tuple[Any, Any]:
     if not existing(path, "graph file").is_file():
         raise UserError("This is not a file; an ONNX or OpenVINO graph is expected.", where=str(path))
     settings = {
         "INFERENCE_NUM_THREADS": threads,
         "INFERENCE_PRECISION_HINT": precision,
         "PERFORMANCE_HINT": "LATENCY",
-        "NUM_STREAMS": 1,
+        "NUM_STREAMS": streams,
     }
     try:
         model = core.read_model(str(path))

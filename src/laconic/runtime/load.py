@@ -23,12 +23,14 @@ def load(
     *,
     precision: str | None = None,
     providers: Sequence[Any] | None = None,
+    streams: int = 1,
 ) -> Predictor:
     """Load an artifact, its files checked, onto an engine. Needs neither torch nor transformers.
 
     `engine="auto"` takes what `laconic tune` found to be the fastest here, else the best engine for the CPU class that
     is installed. `providers` go to ONNX Runtime, which they choose too. `precision="bf16"` runs an FP32 graph,
-    or the float parts of an INT8 one, in bf16 where engine and CPU can.
+    or the float parts of an INT8 one, in bf16 where engine and CPU can. `streams`: how many threads of yours may call
+    it and be answered at once, each with `threads` of the engine's.
 
     >>> from laconic import runtime
     >>> runtime.load("no/such/folder")
@@ -39,9 +41,8 @@ def load(
     if engine == "auto" and providers is not None:
         engine = "onnxruntime"
     graph, name = choose(opened, engine, threads, precision)
-    runner = engines.load(
-        name, opened.path(graph.path), threads=threads, precision=precision or graph.precision, providers=providers
-    )
+    place, precision = opened.path(graph.path), precision or graph.precision
+    runner = engines.load(name, place, threads=threads, precision=precision, providers=providers, streams=streams)
     return Predictor(from_json(opened.manifest.task), open_encoder(opened), runner)
 
 

@@ -29,7 +29,9 @@ class App:
     Routes that answer texts are found in one look, by exact path, and stay close to the wire; Starlette has the rest.
     """
 
-    def __init__(self, models: Mapping[str, Model], limits: Limits, api_key: str | None = None) -> None:
+    def __init__(
+        self, models: Mapping[str, Model], limits: Limits, api_key: str | None = None, streams: int = 1
+    ) -> None:
         self.ready = True
         self._limits = limits
         self._key = None if api_key is None else api_key.encode("utf-8")
@@ -38,7 +40,9 @@ class App:
         self._hot: dict[str, Endpoint] = {}
         for name, model in models.items():
             on_batch = self._metrics.batches(name)
-            batcher = self._batchers[name] = Batcher(model.predictor, limits, longest=model.longest, on_batch=on_batch)
+            batcher = self._batchers[name] = Batcher(
+                model.predictor, limits, longest=model.longest, streams=streams, on_batch=on_batch
+            )
             infer = Infer(model, batcher, limits)
             self._hot[f"/models/{name}"] = Simple(model, batcher, limits)
             self._hot[f"/v2/models/{name}/infer"] = infer

@@ -1,4 +1,4 @@
-"""Dynamic batching: one thread a model takes what waits, puts rows of like length together and runs them."""
+"""Dynamic batching: a thread for each stream of a model takes what waits, puts like lengths together and runs them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class _Row:
 
 
 class Batcher:
-    """Answers jobs on one predictor, in a thread of its own.
+    """Answers jobs on one predictor, in a thread of its own for each of the engine's streams.
 
     A lone job is run at once: nothing waits for company, but what arrives while the engine works goes in together.
     """
@@ -67,6 +67,7 @@ class Batcher:
         limits: Limits,
         *,
         longest: int | None = None,
+        streams: int = 1,
         on_batch: Callable[[int], None] = lambda rows: None,
     ) -> None:
         self._predictor, self._limits, self._on_batch = predictor, limits, on_batch
@@ -78,8 +79,12 @@ class Batcher:
         self._closing = False
         self.waiting = 0
         """Texts taken and not yet answered; written by the event loop's thread alone."""
-        self._thread = threading.Thread(target=self._work, name="laconic-batcher", daemon=True)
-        self._thread.start()
+        self._turn, self._count = threading.Lock(), threading.Lock()
+        self._threads = [
+            threading.Thread(target=self._work, name="laconic-batcher", daemon=True) for _ in range(streams)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def full(self) -> bool:
@@ -107,9 +112,10 @@ class Batcher:
             self.waiting -= len(examples)
 
     def close(self) -> None:
-        """End the thread once all that waits is answered."""
+        """End the threads once all that waits is answered."""
         self._arrivals.put(None)
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
     def _expire(self, job: Job) -> None:
         if not job.answers.done():
@@ -117,10 +123,15 @@ class Batcher:
             job.answers.set_exception(Refusal(504, f"No answer within {waited} seconds: too much waits."))
 
     def _work(self) -> None:
-        while not self._closing or self._rows:
-            self._take()
-            if self._rows:
-                self._run(self._chosen())
+        while True:
+            with self._turn:  # held while nothing is there to be done: then there is nothing for the others either
+                self._take()
+                chosen = self._chosen() if self._rows else []
+                over = self._closing and not self._rows
+            if chosen:
+                self._run(chosen)
+            elif over:
+                return
 
     def _take(self) -> None:
         """Read what has arrived; with nothing to do, wait for it."""
@@ -197,9 +208,10 @@ class Batcher:
         for number, row in enumerate(rows):
             job = row.job
             job.logits[row.place] = logits[number] if logits.ndim == 2 else logits[number, : len(features[number])]
-            job.left -= 1
-            if not job.left:
-                done.append(job)
+            with self._count:  # another stream may have the rest of its rows
+                job.left -= 1
+                if not job.left:
+                    done.append(job)
         self._deliver(done)
 
     def _deliver(self, jobs: list[Job]) -> None:

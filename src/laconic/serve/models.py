@@ -109,9 +109,9 @@ def check_folders(folders: Mapping[str, Path]) -> None:
             )
 
 
-def open_model(name: str, folder: Path, engine: str = "auto", threads: int | None = None) -> Model:
-    """Load one artifact."""
-    predictor = runtime.load(folder, engine, threads)
+def open_model(name: str, folder: Path, engine: str = "auto", threads: int | None = None, streams: int = 1) -> Model:
+    """Load one artifact; see `runtime.load`."""
+    predictor = runtime.load(folder, engine, threads, streams=streams)
     if not predictor.encoder.reads_text:
         raise UserError("The artifact has no tokenizer, so that it reads no texts.", where=str(folder))
     opened = artifacts.read(folder, verify=False)

@@ -48,8 +48,10 @@ def run(settings: Settings, started: Callable[[str], None]) -> None:
 def open_models(settings: Settings) -> dict[str, Model]:
     """Load every model that was named."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a few short texts at a time are not worth its threads
+    each = max(1, settings.threads // settings.streams)
     return {
-        name: open_model(name, folder, settings.engine, settings.threads) for name, folder in settings.folders.items()
+        name: open_model(name, folder, settings.engine, each, settings.streams)
+        for name, folder in settings.folders.items()
     }
 
 
@@ -62,7 +64,7 @@ def serve(
 ) -> None:
     """Answer requests in this process until a signal comes or `parent` ends; all that was taken is answered."""
     limits = settings.limits
-    app = App(models, limits, settings.api_key)
+    app = App(models, limits, settings.api_key, settings.streams)
     config = Config(
         app,
         http=Connection,

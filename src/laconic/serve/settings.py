@@ -24,6 +24,7 @@ class Settings:
     engine: str = "auto"
     workers: int = 1
     threads: int = 1
+    streams: int = 1
     api_key: str | None = field(default=None, repr=False)
     limits: Limits = field(default_factory=Limits)
 

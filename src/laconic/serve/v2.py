@@ -11,7 +11,7 @@ from .. import __version__
 from ..errors import nearest
 from ..tasks import QuestionAnswering
 from . import simple, v2_binary
-from .limits import Limits, Refusal, read_json, shown
+from .limits import Limits, Refusal, checked_text, read_json, shown
 from .models import Model
 from .simple import Asked
 from .v2_outputs import OUTPUTS, kind_of, tensors
@@ -53,8 +53,8 @@ def read(
         raise Refusal(422, f"The body must be an object with 'inputs'. Got {shown(content)}.")
     _known(content, ("id", "parameters", "inputs", "outputs"), "The request")
     id_ = content.get("id")
-    if id_ is not None and not isinstance(id_, str):
-        raise Refusal(422, f"'id' must be a text. Got {shown(id_)}.")
+    if id_ is not None:
+        id_ = checked_text(id_, "'id'", limits)
     parameters = _object(content.get("parameters"), "'parameters'")
     all_binary = _truth(parameters.pop("binary_data_output", False), "binary_data_output")
     inputs = _tensors(content.get("inputs"), "inputs", ("name", "shape", "datatype", "parameters", "data"))
