@@ -1,7 +1,7 @@
-"""Take the pictures of the page anew: `python docs/picture_page.py ADDRESS MODEL`, before a server that runs.
+"""Take the pictures of the page anew: `python docs/picture_page.py ADDRESS WIDE PHONE`, before a server that runs.
 
-MODEL is the one for the wide picture, best one that has a partner of another precision. A quiet machine, please: the
-pictures show milliseconds.
+WIDE and PHONE are the models for the two pictures, best such as have a partner of another precision. A quiet machine,
+please: the pictures show milliseconds.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def picture(browser: Any, address: str, model: str, path: Path, width: int, sche
     tab.close()
 
 
-def main(address: str, model: str) -> None:
+def main(address: str, wide: str, phone: str) -> None:
     """Write `page.png` and `page_phone.png`."""
     FOLDER.mkdir(exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=SWITCHES)
-        picture(browser, address, model, FOLDER / "page.png", 1000, "light")
-        picture(browser, address, model, FOLDER / "page_phone.png", 390, "dark")
+        picture(browser, address, wide, FOLDER / "page.png", 1000, "light")
+        picture(browser, address, phone, FOLDER / "page_phone.png", 390, "dark")
         browser.close()
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from browsing import Held, Tab, marks
 from laconic.serve.limits import Limits
+from laconic.tasks import to_json
 from serving import in_thread
+from tiny_artifacts import TASKS, make, reseal
 
 pytestmark = pytest.mark.long
 
@@ -84,6 +88,18 @@ def test_script_in_a_text_is_text(tab, model, field):
     assert page.locator("main img, main script, main b").count() == 0
 
 
+def test_script_in_a_label_is_text(browser, tmp_path):
+    folder, labels = make(tmp_path / "text"), (HOSTILE, "<b>fair</b>", "good")
+    reseal(folder, task=to_json(replace(TASKS["text"], labels=labels)))
+    with in_thread({"text": folder}) as server:
+        tab = Tab(browser, server.address)
+        tab.open("text")
+        article = tab.ask(text="the fox").first
+        assert set(article.locator(".bar .name").all_text_contents()) == set(labels)
+        assert (tab.page.title(), tab.page.locator("main img, main script, main b").count()) == ("Laconic", 0)
+        tab.context.close()
+
+
 def test_limits_are_told_in_the_servers_words(tab):
     page = tab.open("text-fp32")
     page.fill("#field-text", "x" * 2001)
@@ -151,4 +167,5 @@ def test_a_key_is_asked_for(browser, page_folders):
         page.wait_for_selector("#ask:not([hidden])")
         assert tab.ask(text="the fox").count() == 1
         assert not page.locator("#key").is_visible()
+        assert not page.locator("#links").is_visible(), "links carry no key"
         tab.context.close()

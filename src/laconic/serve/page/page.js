@@ -10,10 +10,10 @@ const TASKS = {
   question_answering: ["Answers", "answers a question from a text"],
 };
 const FIELDS = {
-  text: { title: "Text", rows: 4, hint: "Type or paste a text." },
+  text: { title: "Text", rows: 3, hint: "Type or paste a text." },
   text_pair: { title: "Second text", rows: 2, hint: "For models that compare two texts. Else leave it empty.", optional: true },
   question: { title: "Question", rows: 0, hint: "What do you want to know?" },
-  context: { title: "Context", rows: 7, hint: "Paste the text that holds the answer." },
+  context: { title: "Context", rows: 5, hint: "Paste the text that holds the answer." },
 };
 const at = (id) => document.getElementById(id);
 let models = [];
@@ -195,11 +195,12 @@ function refuse(error, again) {
   if (error.status === 401) {
     at("key").hidden = false;
     at("key-field").focus();
+    at("links").hidden = true; // a link cannot carry the key
     notice("A key is needed.", error.message);
     return;
   }
-  const title = { 0: "No connection", 413: "Too much text", 422: "This cannot be answered", 503: "The server is busy" };
-  const retry = error.status === 503 || error.status === 0 ? again : null;
+  const title = { 0: "No connection", 413: "Too much text", 422: "This cannot be answered", 503: "The server is busy", 504: "No answer in time" };
+  const retry = [0, 503, 504].includes(error.status) ? again : null;
   const wait = error.retryAfter ? ` It says to try again in ${error.retryAfter} s.` : "";
   notice(title[error.status] ?? `Error ${error.status}`, error.message + wait, retry);
 }
