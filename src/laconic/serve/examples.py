@@ -15,11 +15,20 @@ CHINESE = re.compile(r"[\u4e00-\u9fff]")
 # Share of a vocabulary with Chinese characters in it: English BERT 2 %, multilingual BERT 8 %, Chinese BERT 69 %.
 SOME_CHINESE, MOSTLY_CHINESE = 0.04, 0.3
 
-LABELLED = {
+SINGLE = {
     "en": (
         {"text": "The service was slow, but the food more than made up for it."},
         {"text": "Nobody at the desk could tell me when the train would arrive."},
         {"text": "The new phone lasts two days on one charge and weighs less than the old one."},
+    ),
+    "zh": (
+        {"text": "主队在最后一分钟攻入制胜一球，全场球迷欢呼庆祝。"},
+        {"text": "手机收到的时候屏幕已经碎了，客服说要等三天才能处理。"},
+        {"text": "新款电动车续航超过六百公里，售价二十万元起。"},
+    ),
+}
+PAIRED = {
+    "en": (
         {
             "text": "The company said that its profit rose by 12 percent in the first quarter.",
             "text_pair": "Profit was up 12 percent in the first three months of the year, the company said.",
@@ -34,9 +43,6 @@ LABELLED = {
         },
     ),
     "zh": (
-        {"text": "主队在最后一分钟攻入制胜一球，全场球迷欢呼庆祝。"},
-        {"text": "手机收到的时候屏幕已经碎了，客服说要等三天才能处理。"},
-        {"text": "新款电动车续航超过六百公里，售价二十万元起。"},
         {"text": "请问怎么修改收货地址？", "text_pair": "下单以后还能换一个收货地址吗？"},
         {"text": "博物馆早上九点开门，下午五点关门。", "text_pair": "这座博物馆是一位建筑师设计的。"},
         {"text": "航空公司的股价下跌了百分之三。", "text_pair": "燃油便宜了，这家航空公司的股票随之上涨。"},
@@ -80,7 +86,8 @@ def examples_for(task: Task, encoder: Encoder, pairs: bool | None = None) -> lis
         elif isinstance(task, TokenClassification):
             found += TAGGED[language]
         elif isinstance(task, SequenceClassification):
-            found += [example for example in LABELLED[language] if pairs in (None, "text_pair" in example)]
+            single, paired = {True: (0, 3), False: (3, 0), None: (2, 1)}[pairs]
+            found += [*SINGLE[language][:single], *PAIRED[language][:paired]]
     return found
 
 
