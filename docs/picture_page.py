@@ -18,16 +18,13 @@ SWITCHES = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-backgr
 
 
 def picture(browser: Any, address: str, model: str, path: Path, width: int, scheme: str) -> None:
-    """Ask the first example, time it where two models answer, and write what the page shows."""
+    """Ask the first example and write what the page shows."""
     tab = browser.new_page(viewport={"width": width, "height": 600}, color_scheme=scheme, reduced_motion="reduce")
     tab.set_default_timeout(120_000)
     tab.goto(f"{address}/#{model}")
     tab.locator(".example").first.click()
     tab.wait_for_selector("article")
     tab.wait_for_selector(".waiting", state="detached")
-    if tab.locator(".verdict button").count():
-        tab.click(".verdict button")
-        tab.wait_for_function("() => document.querySelector('.clock').textContent.includes('median')")
     tab.evaluate("() => { document.activeElement.blur(); scrollTo(0, 0); }")
     tab.mouse.move(0, 0)
     tab.screenshot(path=path, full_page=True)

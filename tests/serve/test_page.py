@@ -79,6 +79,8 @@ def test_both_precisions_stand_side_by_side(tab, page_folders, kind):
     articles = tab.ask(text="The shares rose 12 percent on Friday near the old river bank.")
     assert articles.locator("h2").all_inner_texts() == [f"{kind}-int8", f"{kind}-fp32"]
     assert articles.locator(".badge").all_inner_texts() == ["INT8", "FP32"]
+    engines = [runtime.load(page_folders[f"{kind}-{p}"], threads=1).engine.name for p in ("int8", "fp32")]
+    assert articles.locator(".engine").all_inner_texts() == [f"on {name}" for name in engines]
     assert all(text.endswith(" ms") for text in articles.locator(".clock strong").all_inner_texts())
     task = runtime.load(page_folders[f"{kind}-fp32"]).task
     pair = [said(page_folders, name, page.input_value("#field-text")) for name in (f"{kind}-int8", f"{kind}-fp32")]

@@ -18,7 +18,8 @@ export class Columns {
     for (const one of this.asked) {
       one.clock = element("p", { class: "clock" });
       one.body = element("div", { class: "body" }, element("p", { class: "hint waiting" }, "Asking …"));
-      const head = element("header", {}, element("h2", {}, one.model.name), badge(one.model), one.clock);
+      const engine = element("span", { class: "hint engine" }, `on ${one.model.engine}`); // times are of both together
+      const head = element("header", {}, element("h2", {}, one.model.name), badge(one.model), engine, one.clock);
       this.columns.append(element("article", { class: "card" }, head, one.body));
     }
     place.replaceChildren(this.verdict, this.columns);
