@@ -78,13 +78,10 @@ def fastapi(artifact: Path, cores: set[int]) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with server([sys.executable, str(HERE / "plain_fastapi.py"), str(artifact), str(port)], cores):
-        for _ in range(600):
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-                break
-            except OSError:
-                time.sleep(0.1)
+    with server([sys.executable, str(HERE / "plain_fastapi.py"), str(artifact), str(port)], cores) as process:
+        while socket.socket().connect_ex(("127.0.0.1", port)):
+            assert process.poll() is None, "the peer did not start: is fastapi installed?"
+            time.sleep(0.1)
         yield f"http://127.0.0.1:{port}"
 
 
@@ -93,7 +90,9 @@ def ask(address: str, bodies: list[str], clients: int, cores: set[int] | None = 
     asked = {"address": address, "path": "/models/served", "bodies": bodies, "clients": clients, **more}
     pin = (lambda: os.sched_setaffinity(0, cores)) if cores else None
     command = [sys.executable, str(HERE / "load_client.py")]
-    done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=True, preexec_fn=pin)
+    done = subprocess.run(
+        command, input=json.dumps(asked), stdout=subprocess.PIPE, text=True, check=True, preexec_fn=pin
+    )
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 

@@ -95,7 +95,8 @@ def _simple_body(model: Model, limits: Limits) -> Schema:
         needed = ["text"]
     if isinstance(model.task, TokenClassification):
         words = {"type": "array", "items": {"type": "array", "items": text}, "maxItems": limits.max_texts}
-        names["text"] = {"anyOf": [*texts["anyOf"], words]}
+        sentence = {"type": "array", "items": text}  # of words, with `is_split_into_words`
+        names["text"] = {"anyOf": [*texts["anyOf"], sentence, words]}
     parameters = {"anyOf": [closed(offered(model), []), {"type": "null"}]}
     return closed({"data": closed(names, needed), "parameters": parameters}, ["data"])
 
@@ -112,21 +113,25 @@ def _infer_body(model: Model, limits: Limits) -> Schema:
             "datatype": {"const": "BYTES"},
             "shape": {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1, "maxItems": 2},
             "data": {"type": "array", "items": text, "maxItems": limits.max_texts},
-            "parameters": {"type": "object"},
+            "parameters": {"type": ["object", "null"]},
         },
         ["name", "datatype", "shape", "data"],
     )
     flag = {"type": "boolean"}
     output = closed(
-        {"name": {"enum": list(OUTPUTS[kind_of(model.task)])}, "parameters": closed({"binary_data": flag}, [])},
+        {
+            "name": {"enum": list(OUTPUTS[kind_of(model.task)])},
+            "parameters": {"anyOf": [closed({"binary_data": flag}, []), {"type": "null"}]},
+        },
         ["name"],
     )
+    parameters = closed({**infer_parameters(model), "binary_data_output": {"const": False}}, [])
     return closed(
         {
-            "id": {"type": "string"},
+            "id": {"type": ["string", "null"]},
             "inputs": {"type": "array", "items": tensor, "minItems": 1, "maxItems": len(model.inputs)},
-            "outputs": {"type": "array", "items": output},
-            "parameters": closed({**infer_parameters(model), "binary_data_output": {"const": False}}, []),
+            "outputs": {"anyOf": [{"type": "array", "items": output}, {"type": "null"}]},
+            "parameters": {"anyOf": [parameters, {"type": "null"}]},
         },
         ["inputs"],
     )
