@@ -142,6 +142,9 @@ BROKEN = [
     ({"inputs": [{"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": "a"}]}, b""),
     ({"inputs": [{"name": ["TEXT"], "shape": [1], "datatype": "BYTES", "data": ["a"]}]}, b""),
     ({"inputs": []}, b""),
+    ({"inputs": [{"name": "TEXT", "shape": [False], "datatype": "BYTES", "data": []}]}, b""),
+    ({"inputs": [{"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": ["a"], "parameters": [1]}]}, b""),
+    ({"inputs": [{"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": ["a"], "parameters": {"x": 1}}]}, b""),
     ({"inputs": [{"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": ["a"]}], "id": 7}, b""),
     ({"inputs": [{"name": "TEXT", "shape": [1], "datatype": "BYTES", "data": ["a"]}], "id": "\ud800"}, b""),
 ]  # fmt: skip

@@ -13,34 +13,35 @@ LINGER = 1.0
 
 
 class Connection(HttpToolsProtocol):
-    """One connection; `since` is when it began to be slow: to send a request, or to take in an answer."""
+    """One connection; it waits for a request since `sending`, for its answer to be taken in since `taking`."""
 
-    since: float | None = None
+    sending: float | None = None
+    taking: float | None = None
     draining = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""
         super().connection_made(transport)
-        self.since = self.loop.time()
+        self.sending = self.loop.time()
 
     def on_message_begin(self) -> None:
         """Begin to wait for the rest of a request."""
         super().on_message_begin()
-        self.since = self.loop.time()
+        self.sending = self.loop.time()
 
     def on_message_complete(self) -> None:
         """The request is there."""
-        self.since = None
+        self.sending = None
         super().on_message_complete()
 
     def pause_writing(self) -> None:
         """The client does not read: begin to wait."""
-        self.since = self.loop.time()
+        self.taking = self.loop.time()
         super().pause_writing()
 
     def resume_writing(self) -> None:
         """It reads again."""
-        self.since = None
+        self.taking = None
         super().resume_writing()
 
     def on_headers_complete(self) -> None:
@@ -97,6 +98,6 @@ class PatientServer(Server):
     def _cut_off(self) -> None:
         latest = asyncio.get_running_loop().time() - self._client_timeout
         for connection in list(self.server_state.connections):
-            since = getattr(connection, "since", None)
-            if since is not None and since < latest:
+            waits = (getattr(connection, "sending", None), getattr(connection, "taking", None))
+            if any(since is not None and since < latest for since in waits):
                 connection.transport.abort()

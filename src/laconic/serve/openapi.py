@@ -41,6 +41,8 @@ def document(models: Sequence[Model], limits: Limits, *, secured: bool) -> Schem
     for model in models:
         paths[f"/models/{model.name}"] = {"post": _post(model, _simple_body(model, limits), _simple_result(model))}
         infer = _post(model, _infer_body(model, limits), _infer_result(model))
+        # Where an output was asked for in binary.
+        infer["responses"]["200"]["content"]["application/octet-stream"] = {"schema": {}}
         for version in ("", f"/versions/{VERSION}"):
             base = f"/v2/models/{model.name}{version}"
             paths[base] = _get("Inputs and outputs of the model.", {"type": "object"})
@@ -113,7 +115,7 @@ def _infer_body(model: Model, limits: Limits) -> Schema:
             "datatype": {"const": "BYTES"},
             "shape": {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1, "maxItems": 2},
             "data": {"type": "array", "items": text, "maxItems": limits.max_texts},
-            "parameters": {"type": ["object", "null"]},
+            "parameters": {"anyOf": [closed({}), {"type": "null"}]},
         },
         ["name", "datatype", "shape", "data"],
     )
@@ -125,7 +127,7 @@ def _infer_body(model: Model, limits: Limits) -> Schema:
         },
         ["name"],
     )
-    parameters = closed({**infer_parameters(model), "binary_data_output": {"const": False}}, [])
+    parameters = closed({**infer_parameters(model), "binary_data_output": {"type": "boolean"}}, [])
     return closed(
         {
             "id": {"type": ["string", "null"]},

@@ -37,8 +37,9 @@ def run(settings: Settings, started: Callable[[str], None]) -> None:
     listening = bind(settings.host, settings.port)
     address = address_of(listening)
     if settings.workers == 1:
+        models = open_models(settings)
         with last_signals():
-            serve(open_models(settings), settings, listening, lambda: started(address))
+            serve(models, settings, listening, lambda: started(address))
         return
     from .workers import supervise
 

@@ -58,6 +58,9 @@ def read(
     parameters = _object(content.get("parameters"), "'parameters'")
     all_binary = _truth(parameters.pop("binary_data_output", False), "binary_data_output")
     inputs = _tensors(content.get("inputs"), "inputs", ("name", "shape", "datatype", "parameters", "data"))
+    for tensor in inputs:
+        what = f"'parameters' of '{tensor['name'][:60]}'"
+        _known(_object(tensor.get("parameters"), what), ("binary_data_size",), what)
     columns, column = _texts(inputs, v2_binary.take(inputs, tail), model, limits)
     asked = simple.read({"data": columns, "parameters": parameters}, model, schemas, limits)
     known = tuple(OUTPUTS[kind_of(model.task)])
@@ -107,7 +110,9 @@ def _texts(
             raise Refusal(422, f"The input '{name}' must have either 'data' or 'binary_data_size'.")
         texts = v2_binary.texts_of(raws[name], name, limits.max_texts) if binary else _flat(tensor["data"], name)
         shape = tensor.get("shape")
-        if shape not in ([len(texts)], [len(texts), 1]) and len(texts) <= limits.max_texts:
+        # `[False] == [0]` to Python.
+        whole = isinstance(shape, list) and all(type(size) is int for size in shape)
+        if not (whole and shape in ([len(texts)], [len(texts), 1])) and len(texts) <= limits.max_texts:
             raise Refusal(422, f"The input '{name}' has {len(texts)} texts: its shape must be [{len(texts)}].")
         shapes.add(len(shape) if isinstance(shape, list) else 1)
         columns[known[name]] = texts

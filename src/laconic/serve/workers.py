@@ -123,8 +123,10 @@ def _work(settings: Settings, listening: socket.socket, said: Connection) -> Non
     from .run import last_signals, open_models, serve
 
     parent = multiprocessing.parent_process()
+    try:
+        models = open_models(settings)  # a signal that comes meanwhile ends the process
+    except UserError as error:
+        said.send(error)
+        return
     with last_signals():
-        try:
-            serve(open_models(settings), settings, listening, lambda: said.send("ready"), parent)
-        except UserError as error:
-            said.send(error)
+        serve(models, settings, listening, lambda: said.send("ready"), parent)
