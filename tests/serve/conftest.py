@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tiny_artifacts
+from browsing import Tab, browsing, make_models
 from laconic.serve.limits import Limits
 from serving import Served, in_thread
 
@@ -28,3 +30,33 @@ def server(folders: dict[str, Path]) -> Iterator[Served]:
     """All of them, served with low limits."""
     with in_thread(folders, LIMITS) as served:
         yield served
+
+
+@pytest.fixture(scope="session")
+def page_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Artifacts for the page, some of them in both precisions."""
+    return make_models(tmp_path_factory.mktemp("page"))
+
+
+@pytest.fixture(scope="session")
+def page_address(page_folders: dict[str, Path]) -> Iterator[str]:
+    """Where the page with all of them is."""
+    with in_thread(page_folders, Limits(max_text_length=2000)) as served:
+        yield served.address
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium, or a skip. Not for the session: while it runs, no other test could run an event loop."""
+    with browsing() as opened:
+        yield opened
+
+
+@pytest.fixture
+def tab(browser: Any, page_address: str) -> Iterator[Tab]:
+    """A tab of it, which must not complain and must not ask anybody but the server."""
+    opened = Tab(browser, page_address)
+    yield opened
+    opened.context.close()
+    assert opened.complaints == []
+    assert {url for url in opened.asked if not url.startswith(f"{page_address}/")} == set(), "a request left the host"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,18 +16,23 @@ from ..errors import UserError
 from ..runtime import Predictor
 from ..runtime.positions import longest
 from ..tasks import Own, QuestionAnswering, SequenceClassification, Task
+from .examples import examples_for, takes_pairs
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True)
 class Model:
-    """An artifact under the name that it is served as; `longest`: pieces that it has positions for (None: any)."""
+    """An artifact under the name that it is served as; `longest`: pieces that it has positions for (None: any).
+
+    `examples`: texts to try it with, each the `data` of a request.
+    """
 
     name: str
     opened: Artifact
     predictor: Predictor
     longest: int | None
+    examples: Sequence[Mapping[str, str]] = ()
 
     @property
     def task(self) -> Task:
@@ -53,6 +58,7 @@ class Model:
             "engine": self.predictor.engine.name,
             "score": score.get("value"),
             "metric": score.get("metric"),
+            "examples": list(self.examples),
         }
 
 
@@ -110,4 +116,6 @@ def open_model(name: str, folder: Path, engine: str = "auto", threads: int | Non
         raise UserError("The artifact has no tokenizer, so that it reads no texts.", where=str(folder))
     opened = artifacts.read(folder, verify=False)
     config = json.loads(opened.path("config.json").read_text(encoding="utf-8"))
-    return Model(name, opened, predictor, longest(config))
+    task, encoder = predictor.task, predictor.encoder
+    pairs = takes_pairs(opened, encoder) if isinstance(task, SequenceClassification) else None
+    return Model(name, opened, predictor, longest(config), examples_for(task, encoder, pairs))

@@ -1,0 +1,119 @@
+// Ask one model or two with the same input and show the answers side by side.
+
+import { parametersFor, readAnswer } from "./answers.js";
+import { compare, pace } from "./compare.js";
+import { drawAnswer, inWords } from "./draw.js";
+import { element } from "./marks.js";
+import { Refused, ask } from "./server.js";
+
+const REPEATS = 20;
+
+/** Columns for these models (the first is the one that was picked) in the place of what `place` shows. */
+export class Columns {
+  constructor(place, models, data) {
+    this.data = data;
+    this.asked = models.map((model) => ({ model, title: titleOf(model, models), times: [], answer: null }));
+    this.verdict = element("div", { class: "verdict" });
+    this.columns = element("div", { class: models.length > 1 ? "columns two" : "columns" });
+    for (const one of this.asked) {
+      one.clock = element("p", { class: "clock" });
+      one.body = element("div", { class: "body" }, element("p", { class: "hint waiting" }, "Asking …"));
+      const engine = element("span", { class: "hint engine" }, `on ${one.model.engine}`); // times are of both together
+      const head = element("header", {}, element("h2", {}, one.model.name), badge(one.model), engine, one.clock);
+      this.columns.append(element("article", { class: "card" }, head, one.body));
+    }
+    place.replaceChildren(this.verdict, this.columns);
+  }
+
+  /** Ask each in turn, so that neither slows the other, and draw; gives the answers in words. */
+  async run() {
+    for (const one of this.asked) {
+      one.answer = await this.#time(one);
+      one.times = [];
+      await this.#time(one); // timed anew: an engine may prepare itself when it first meets a length
+    }
+    const [first, second] = this.asked;
+    const same = second ? compare(first.answer, second.answer) : null;
+    const order = first.answer.kind === "labels" ? first.answer.labels.map((label) => label.name) : [];
+    for (const { answer, body, model } of this.asked) {
+      body.replaceChildren(...drawAnswer(answer, this.data, model, order));
+      const mark = body.querySelector(".context mark");
+      if (mark) mark.parentElement.scrollTop = mark.offsetTop - mark.parentElement.clientHeight / 3;
+    }
+    this.#drawClocks();
+    if (same) this.#drawVerdict(same);
+    return this.asked.map(({ model, answer }) => `${model.name}: ${inWords(answer)}`).join(". ");
+  }
+
+  /** Ask each again and again, in turn; gives why that ended too early, if it did. */
+  async #repeat(button) {
+    button.disabled = true;
+    for (const one of this.asked) one.times = [];
+    try {
+      for (let round = 1; round <= REPEATS && this.verdict.isConnected; round += 1) {
+        button.textContent = `Timing ${round} of ${REPEATS} …`;
+        for (const one of this.asked) await this.#time(one);
+      }
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      return error.message.replace(/\.$/, "");
+    }
+    return "";
+  }
+
+  async #time(one) {
+    const { result, milliseconds } = await ask(one.model.name, this.data, parametersFor(one.model));
+    one.times.push(milliseconds);
+    return readAnswer(one.model, result);
+  }
+
+  #drawVerdict({ same, line }) {
+    const words = same === null ? "Two numbers" : same ? "Same answer" : "Different answers";
+    const sign = element("strong", { class: same === null ? "" : same ? "same" : "different" }, words);
+    const said = element("p", {}, sign, `: ${line}.`, paceLine(this.asked));
+    const button = element("button", { type: "button", class: "quiet" }, `Time each ${REPEATS} times`);
+    button.addEventListener("click", async () => {
+      const stopped = await this.#repeat(button);
+      this.#drawClocks();
+      this.#drawVerdict({ same, line: stopped ? `${line}; timing stopped: ${stopped}` : line });
+      this.verdict.querySelector("button").focus();
+    });
+    this.verdict.replaceChildren(said, button);
+  }
+
+  #drawClocks() {
+    const most = Math.max(...this.asked.map(({ times }) => median(times)));
+    for (const { clock, times } of this.asked) {
+      const bar = element("span", { class: "tick", "aria-hidden": "true" });
+      bar.style.width = `${(100 * median(times)) / most}%`;
+      const words = times.length > 1 ? `, median of ${times.length}` : "";
+      clock.replaceChildren(element("strong", {}, milliseconds(median(times))), words, ...(this.asked.length > 1 ? [bar] : []));
+    }
+  }
+}
+
+/** How much faster one is, once that was looked at: a single request says little. */
+function paceLine(asked) {
+  if (asked.some(({ times }) => times.length < REPEATS)) return "";
+  return ` ${pace(...asked.map(({ title, times }) => ({ title, milliseconds: median(times) })))}.`;
+}
+
+/** FP32 or INT8 where that tells the two apart, else the name. */
+function titleOf(model, models) {
+  const alike = models.filter(({ precision }) => precision === model.precision);
+  return alike.length > 1 ? model.name : model.precision.toUpperCase();
+}
+
+export function badge(model) {
+  return element("span", { class: `badge ${model.precision}` }, model.precision.toUpperCase());
+}
+
+export function milliseconds(value) {
+  return `${value < 10 ? value.toFixed(1) : Math.round(value)} ms`;
+}
+
+function median(values) {
+  const sorted = [...values].sort((one, other) => one - other);
+  const middle = Math.floor(sorted.length / 2);
+  return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
