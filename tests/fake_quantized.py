@@ -53,7 +53,7 @@ class Subject:
         return cls(folder, model, proto, find_targets(proto), samples)
 
     def quantized(self, settings: QatSettings = QatSettings(), **more: Any) -> FakeQuantized:  # noqa: B008
-        start = find_start(self.model, self.proto, self.targets, self.samples, settings)
+        start = find_start(self.model, self.proto, self.targets, self.samples, settings, self.samples.features)
         short = first_position_only(self.proto, self.targets, self.samples)
         return FakeQuantized(self.model, start, self.targets, settings, first_only=short, **more)
 

@@ -102,8 +102,9 @@ def train_int8(
             begun = None if finished else resume(work, mark, progress)
             if not finished and not (work / START).is_file():
                 axis = folder.task.centred_axis
+                judging = folder.task.features(eval_examples, folder.encoder)
                 found = find_start(
-                    model, proto, targets, samples, settings, centred_axis=axis, seed=seed, progress=progress
+                    model, proto, targets, samples, settings, judging, centred_axis=axis, seed=seed, progress=progress
                 )
                 _save_map(found, work / START)
         if finished:
