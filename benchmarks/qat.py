@@ -1,18 +1,20 @@
 """Four fine-tuned models in INT8, calibrated and trained: drop, fidelity, what training adds; beside it the control.
 
     python benchmarks/qat.py MODELS DATA [NAME …] [--ablate NAME] [--work DIR] [--out benchmarks/results/qat.md]
+    python benchmarks/qat.py --pool FILE… --out benchmarks/results/qat.md     what runs of single models printed, as one
 
 PTQ: of three calibrators the one whose logits move least on rows drawn from the training rows, which train nothing.
 Those rows choose the step of QAT too, which learns from the FP32 model's answers and hidden states. The control is the
 FP32 model trained on with the same rows and steps, from labels and its own answers: these alone would leave it as it
 is. Dev rows report, and choose nothing. All INT8 runs in ONNX Runtime's fused graph. `--ablate`: one model in coarser
-INT8, with and without PACT, from the FP32 model, from labels and from both. --work keeps trainings. To try it:
+INT8, with and without PACT, from the FP32 model and from labels. --work keeps trainings. To try it:
 --steps 4 --rows 50.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -54,10 +56,8 @@ LABELS = replace(COARSE, distill_hidden=0.0, distill_logits=0.0, label_loss=1.0)
 VARIANTS = {
     DISTILLED: COARSE,
     "no PACT, distillation": replace(COARSE, use_pact=False),
-    "PACT, answers alone": replace(COARSE, distill_hidden=0.0),
     "PACT, labels": LABELS,
     "no PACT, labels": replace(LABELS, use_pact=False),
-    "PACT, labels and distillation": replace(COARSE, label_loss=1.0),
 }
 
 
@@ -196,6 +196,11 @@ class Seen:
     def __str__(self) -> str:
         return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})"
 
+    @classmethod
+    def read(cls, told: str, rows: str) -> Seen:
+        """What `str` gave."""
+        return cls(*(float(number) for number in re.findall(r"-?[0-9.]+", told)), int(rows))
+
 
 def show(log: Log, case: Case, found: Mapping[str, Predictor], against: str = PTQ) -> dict[str, Seen]:
     """One line each; gives drops, and what QAT adds to PTQ."""
@@ -241,12 +246,53 @@ def ablate(log: Log, case: Case) -> None:
     show(log, case, found, DISTILLED)
 
 
+def pool(log: Log, files: Sequence[Path]) -> None:
+    """One table of several runs' tables, with what they say together."""
+    texts = [path.read_text(encoding="utf-8").splitlines() for path in files]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for text in texts for line in text]
+    log(texts[0][0])
+    log(texts[0][1])
+    for text in texts:
+        for line in text[2:7]:
+            if line and not line.startswith("|"):
+                log(line)
+    log()
+    log.head(*columns())
+    drops: dict[str, list[Seen]] = {}
+    for row in rows:
+        if len(row) == len(columns()) and row[-1].isdigit():
+            log.row(*row)
+            if row[1] != FP32:
+                drops.setdefault(row[1], []).append(Seen.read(row[3], row[-1]))
+            if row[1] == QAT:
+                drops.setdefault(OVER, []).append(Seen.read(row[4], row[-1]))
+    tell_pooled(log, drops)
+    tell_agreement(log, [row for row in rows if len(row) == 4 and row[2].endswith("%")])
+
+
+def tell_pooled(log: Log, drops: Mapping[str, Sequence[Seen]]) -> None:
+    log()
+    for what, every in drops.items():
+        over = Seen.pooled(every)
+        name = what if what == OVER else f"{what}, drop"
+        log(f"{name}, pooled over {over.rows} dev rows of {len(every)} models: {over} points")
+
+
+def tell_agreement(log: Log, rows: Sequence[Sequence[str]]) -> None:
+    log()
+    log("The exported graph against the fake-quantized torch model, on the dev rows:")
+    log.head("model", "engine", "same answer", "mean abs. Δlogit")
+    for row in rows:
+        log.row(*row)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", type=Path)
-    parser.add_argument("data", type=Path)
+    parser.add_argument("models", type=Path, nargs="?")
+    parser.add_argument("data", type=Path, nargs="?")
     parser.add_argument("names", nargs="*", default=list(STEPS))
     parser.add_argument("--ablate", metavar="NAME", help="this model alone, with and without PACT and distillation")
+    parser.add_argument("--pool", type=Path, nargs="+", metavar="FILE", help="outputs of runs of single models")
     parser.add_argument("--steps", type=int, help="so many for every model (those of STEPS)")
     parser.add_argument("--rows", type=int, help="rows that choose and dev rows to report on, the first so many (all)")
     parser.add_argument("--learning_rate", type=float, default=5e-6)
@@ -254,6 +300,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     log = Log(asked.out)
+    if asked.pool:
+        pool(log, asked.pool)
+        return
     log(f"python benchmarks/qat.py MODELS DATA; {machine()}, {torch.get_num_threads()} threads train")
     log(f"{(COARSE if asked.ablate else SETTINGS).as_json()}")
     with work_folder(asked.work) as scratch:
@@ -282,16 +331,10 @@ def main() -> None:
         for case, found in opened:
             for what, drop in show(log, case, found).items():
                 drops.setdefault(what, []).append(drop)
-        log()
-        for what, every in drops.items():
-            over = Seen.pooled(every)
-            name = what if what == OVER else f"{what}, drop"
-            log(f"{name}, pooled over {over.rows} dev rows of {len(every)} models: {over} points")
-        log()
-        log("The exported graph against the fake-quantized torch model, on the dev rows:")
-        log.head("model", "engine", "same answer", "mean abs. Δlogit")
-        for name, engine, same, moved in agreements:
-            log.row(name, engine, f"{100 * same:.2f} %", f"{moved:.5f}")
+        tell_pooled(log, drops)
+        tell_agreement(
+            log, [(name, engine, f"{100 * same:.2f} %", f"{moved:.5f}") for name, engine, same, moved in agreements]
+        )
 
 
 if __name__ == "__main__":

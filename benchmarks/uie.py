@@ -44,7 +44,7 @@ BATCHES = (1, 16)
 FP32 = "FP32"
 TRAIN = {"learning_rate": "2e-4", "warmup_ratio": "0.1", "weight_decay": "0.01", "per_device_train_batch_size": "8",
          "train_sampling_strategy": "group_by_length", "save_strategy": "no"}  # fmt: skip
-STEPS = 120
+STEPS = 600
 ONE = {"algo_list": "mse", "per_device_train_batch_size": "8", "per_device_eval_batch_size": "16"}
 """One calibrator, so that rows have little to choose."""
 STRATEGIES: dict[str, tuple[str, int, dict[str, str]]] = {
