@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 import laconic
 from laconic import runtime
@@ -106,14 +108,32 @@ def test_ranges_at_run_time_are_exported_as_dynamics_graph_and_said_so(folder, t
 
 @pytest.mark.slow
 def test_a_drop_too_large_has_trained_layers_left_float_one_after_another(folder, tmp_path):
-    """Training at this rate ends all there was: no layer left float can mend it."""
-    result = run(folder, tmp_path, strategy="qat", learning_rate=1.0, max_steps=1, max_drop=0.0)
-    assert not result.met
+    spoil(folder, tmp_path / "spoilt")
+    how = {"weight_quantize_type": "abs_max", "smooth": "off", "max_drop": 0.0}
+    result = run(tmp_path / "spoilt", tmp_path / "out", strategy="qat", learning_rate=1e-6, max_steps=1, **how)
     names = [one.name for one in result.candidates]
-    assert names[:3] == ["qat", "qat-float1", "qat-float2"]
-    layers = {name: len(one.candidate.quant_map.layers) for name, one in zip(names, result.candidates, strict=True)}
-    assert layers["qat-float2"] == layers["qat"] - 2
-    assert all(runtime.load(tmp_path / "candidates" / name).predict(["the quick grace"]) for name in names)
+    assert names == ["qat", *(f"qat-float{number}" for number in range(1, len(names)))]
+    layers = [len(one.candidate.quant_map.layers) for one in result.candidates]
+    assert layers == [layers[0] - number for number in range(len(names))]
+    drops = [one.comparison.drop.drop for one in result.candidates]
+    assert all(drop > 0 for drop in drops[:-1])
+    assert result.met == (drops[-1] <= 0)
+    assert len(names) > 1
+    assert all(runtime.load(tmp_path / "out" / "candidates" / name).predict(["the quick grace"]) for name in names)
+
+
+def spoil(folder: Path, place: Path) -> None:
+    """The same model in floats, but with values so far apart that one scale for all of a layer rounds most to 0."""
+    shutil.copytree(folder, place)
+    weights = load_file(place / "model" / "model.safetensors")
+    drawn = np.random.default_rng(3)
+    for name in [name for name in weights if name.endswith("attention.self.value.weight")]:
+        layer = name.removesuffix("self.value.weight")
+        factor = (10.0 ** drawn.uniform(-3, 3, len(weights[name]))).astype(np.float32)
+        weights[name] = weights[name] * factor[:, None]
+        weights[f"{layer}self.value.bias"] = weights[f"{layer}self.value.bias"] * factor
+        weights[f"{layer}output.dense.weight"] = weights[f"{layer}output.dense.weight"] / factor
+    save_file(weights, place / "model" / "model.safetensors", {"format": "pt"})
 
 
 @pytest.mark.slow

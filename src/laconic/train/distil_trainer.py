@@ -130,7 +130,8 @@ class DistilTrainer(Trainer):  # type: ignore[misc]
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         super()._save(output_dir, state_dict)
-        self.keep.save(Path(output_dir or self.args.output_dir) / RECORD)
+        if self.args.should_save:  # newer versions of transformers call this on every process
+            self.keep.save(Path(output_dir or self.args.output_dir) / RECORD)
 
     def _save_checkpoint(self, *inputs: Any, **named: Any) -> None:
         super()._save_checkpoint(*inputs, **named)
