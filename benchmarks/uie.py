@@ -79,7 +79,8 @@ def make(asked: argparse.Namespace, work: Path) -> dict[str, Path]:
         where = ["--model_name_or_path", asked.encoder, "--output_dir", model, "--do_train"]
         script("finetune.py", *where, *usual, *steps, *flags(TRAIN))
     found = {FP32: model}
-    for what, (strategy, steps, options) in STRATEGIES.items():
+    for what in asked.what:
+        strategy, steps, options = STRATEGIES[what]
         place = found[what] = work / strategy
         if not (place / "result.json").is_file():
             where = ["--model_name_or_path", model, "--output_dir", place, "--do_compress", "--strategy", strategy]
@@ -154,6 +155,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("encoder", type=Path)
     parser.add_argument("data", type=Path)
+    parser.add_argument("--what", nargs="+", choices=list(STRATEGIES), default=list(STRATEGIES), help="rows (all)")
     parser.add_argument("--sentences", type=int, default=2000, help="of train.txt, to train on (2000)")
     parser.add_argument("--steps", type=int, help="so many for every training (those of STRATEGIES)")
     parser.add_argument("--rows", type=int, help="rows to report on, the first so many (all)")
@@ -170,9 +172,8 @@ def main() -> None:
         rows = encode(prompted[: asked.rows], tokenizer, LENGTH)
         log = Log(asked.out)
         log(f"python benchmarks/uie.py ENCODER DATA; {machine()}, one thread, length {LENGTH}")
-        trained = [
-            f"{what}: {strategy}, {steps} steps, {options}" for what, (strategy, steps, options) in STRATEGIES.items()
-        ]
+        chosen = [(what, *STRATEGIES[what]) for what in asked.what]
+        trained = [f"{what}: {strategy}, {steps} steps, {options}" for what, strategy, steps, options in chosen]
         log(f"FP32: {STEPS} steps, {TRAIN}; " + "; ".join(trained))
         log()
         scores = scored(opened, rows) if "scores" in asked.only else {}
