@@ -42,7 +42,7 @@ from laconic.runtime import Predictor
 
 SETTINGS = QatSettings(activation_quantize_type="range_abs_max", distill_hidden=1.0, label_loss=0.0)
 """From the FP32 model alone: these models know their rows by heart, and what labels still say there is noise. Ranges
-begin as calibration's and only PACT narrows them: a moving average of batches clips what calibration had kept."""
+begin as calibration's, and only PACT narrows them."""
 STEPS = {"mrpc": (60, 16), "tnews": (60, 32), "msra_ner": (60, 16), "cmrc2018": (60, 8)}
 """Steps and rows a step."""
 FEWER = {"cmrc2018": 100}
