@@ -49,6 +49,7 @@ FEWER = {"cmrc2018": 100}
 """Rows that choose, where a row is several long windows (500 elsewhere)."""
 FP32, PTQ, QAT, CONTROL = "FP32", "PTQ", "QAT", "FP32, trained on"
 OVER = "QAT over PTQ"
+NUDGE, NUDGED = 1e-6, "itself, embeddings × (1 ± 1e-6)"
 DISTILLED = "PACT, distillation"
 COARSE = replace(SETTINGS, weight_quantize_type="abs_max", smooth="off")
 """One scale a tensor, no smoothing: with the defaults calibration leaves next to nothing to win back."""
@@ -161,14 +162,28 @@ def control(case: Case, log: Log) -> Predictor:
 
 
 def agreement(case: Case, done: Trained, proto: Any) -> list[tuple[str, float, float]]:
-    """Of each engine: the share of dev rows' answers that are the fake-quantized model's, and the mean |Δlogit|."""
+    """Of each engine: the share of dev rows' answers that are the fake-quantized model's, and the mean |Δlogit|.
+
+    Beside them the same of the fake-quantized model itself with embeddings changed by a millionth of each.
+    """
     settings = replace(SETTINGS, use_pact=False)
-    model = FakeQuantized(load_module(done.folder), done.quant_map, find_targets(proto), settings).model
-    own = answer(case.predictor(engines.load("torch", model)), case.split.report)
-    found = []
-    for name in (one for one in engines.installed() if one != "torch"):
-        other = case.int8(proto, done.quant_map, "agreement", name)
-        seen = compare(other, case.split.report, own, answer(other, case.split.report))
+
+    def faked(nudge: float = 0.0) -> Predictor:
+        module: Any = load_module(done.folder)
+        torch.manual_seed(SEED)
+        with torch.no_grad():
+            table = module.get_input_embeddings().weight
+            table.mul_(1 + nudge * torch.randn_like(table))
+        model = FakeQuantized(module, done.quant_map, find_targets(proto), settings).model
+        return case.predictor(engines.load("torch", model))
+
+    others = {
+        name: case.int8(proto, done.quant_map, "agreement", name) for name in engines.installed() if name != "torch"
+    }
+    rows = case.split.report
+    own, found = answer(faked(), rows), []
+    for name, other in {**others, NUDGED: faked(NUDGE)}.items():
+        seen = compare(other, rows, own, answer(other, rows))
         found.append((name, seen.same_answer, seen.mean_abs_logit_change or 0.0))
     return found
 

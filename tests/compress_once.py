@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from transformers import DataCollatorWithPadding
 
+from exported_once import export_once
 from laconic_quickly import time_shortly
 from live import arguments, classified, load, trainer
 
@@ -21,6 +22,7 @@ from live import arguments, classified, load, trainer
 def main() -> None:
     """Write what came out to `told-<rank>.json` beside the output folder."""
     time_shortly()
+    export_once()
     output = Path(sys.argv[2])
     model, tokenizer = load(Path(sys.argv[1]))
     rows = classified(tokenizer, 64)

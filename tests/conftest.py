@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from exported_once import export_once, for_real, keeping
 from laconic_quickly import SECONDS
-from made_once import made_once
+from made_once import made_once, shared
 from models import build, build_tokenizer
 from unwatched import leave_exports_unwatched, repeats, unwatched
 
@@ -33,13 +34,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Test modules are imported now, and torch with them."""
     leave_exports_unwatched()
+    export_once()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Some slow tests are not watched by coverage."""
-    with unwatched() if repeats(item) else nullcontext():
+    """Some slow tests are not watched by coverage, and those of tracing trace."""
+    with unwatched() if repeats(item) else nullcontext(), keeping(None) if for_real(item) else nullcontext():
         return (yield)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _exports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What one worker has exported, the others find."""
+    with keeping(shared(tmp_path_factory) / "exports"):
+        yield
 
 
 @pytest.fixture(autouse=True)

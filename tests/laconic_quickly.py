@@ -1,7 +1,7 @@
 """`laconic` in a process of its own whose runs of compress are timed shortly; scripts and pages of tests call it.
 
 python laconic_quickly.py compress …      as a process that imports everything itself
-write_command(folder, socket)             a `laconic` for shells, a fork of a server that has torch already (`serve`)
+write_commands(folder, socket)            a `laconic` for shells, a fork of a server that has torch already (`serve`)
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from exported_once import export_once
+
 SECONDS = 0.01
 """How long each candidate is timed: a hundredth of what users get. What is timed does not matter to tests."""
+PYTHON = "run_python"
 CLIENT = """#!{python} -IS
 import json, os, socket, sys
 with socket.socket(socket.AF_UNIX) as server:
     server.connect({address!r})
-    asked = json.dumps({{"argv": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}}).encode()
+    asked = json.dumps({{"argv": sys.argv, "folder": os.getcwd(), "environment": dict(os.environ)}}).encode()
     socket.send_fds(server, [len(asked).to_bytes(8, "big") + asked], [0, 1, 2])
     sys.exit(int(server.recv(16) or b"70"))
 """
@@ -42,11 +45,12 @@ def time_shortly() -> None:
     trial.SECONDS = SECONDS
 
 
-def write_command(folder: Path, address: Path) -> Path:
-    """A `laconic` for a shell to find first: the folder to put before all others."""
+def write_commands(folder: Path, address: Path) -> Path:
+    """A `laconic` for a shell to find first, and `run_python CODE`: the folder to put before all others."""
     folder.mkdir(parents=True)
-    (folder / "laconic").write_text(CLIENT.format(python=sys.executable, address=str(address)))
-    (folder / "laconic").chmod(0o755)
+    for name in ("laconic", PYTHON):
+        (folder / name).write_text(CLIENT.format(python=sys.executable, address=str(address)))
+        (folder / name).chmod(0o755)
     return folder
 
 
@@ -73,6 +77,7 @@ def serve(address: str) -> None:
     for name in ("laconic.cli", "laconic.trainer", "onnxscript", "openvino", "transformers.models.auto.modeling_auto"):
         importlib.import_module(name)
     time_shortly()
+    export_once()
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(f"{address}.unready")
         listening.listen()
@@ -100,12 +105,16 @@ def _answer(client: socket.socket) -> int:
     os.chdir(asked["folder"])
     os.environ.clear()
     os.environ.update(asked["environment"])
-    sys.argv = ["laconic", *asked["argv"]]
+    name = Path(asked["argv"][0]).name
+    sys.argv = [name, *asked["argv"][1:]]
     code: Any = 1
     try:
-        from laconic.cli import main
+        if name == PYTHON:
+            code = _run(sys.argv.pop())
+        else:
+            from laconic.cli import main
 
-        code = main()
+            code = main()
     except SystemExit as stop:
         code = stop.code or 0
     except BaseException:  # noqa: BLE001 - where the command would have told it
@@ -113,6 +122,11 @@ def _answer(client: socket.socket) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     client.sendall(str(int(code)).encode())
+    return 0
+
+
+def _run(code: str) -> int:
+    exec(compile(code, "<docs>", "exec"), {"__name__": "__main__"})  # noqa: S102 - the docs' own
     return 0
 
 
@@ -129,4 +143,5 @@ if __name__ == "__main__":
 
     if sys.argv[1:2] == ["compress"]:  # the others need not import it
         time_shortly()
+        export_once()
     sys.exit(main())

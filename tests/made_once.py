@@ -11,11 +11,15 @@ from pathlib import Path
 import pytest
 
 
+def shared(factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that all workers see."""
+    base = factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
     """A folder that all workers share, by name: `make` writes it, the others wait. Not to be written to afterwards."""
-    base = factory.getbasetemp()
-    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    place = base / "made-once" / name
+    place = shared(factory) / "made-once" / name
     place.parent.mkdir(parents=True, exist_ok=True)
     with place.with_name(f"{place.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

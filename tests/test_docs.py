@@ -18,7 +18,7 @@ import pytest
 from laconic.artifact import Graph, Manifest
 from laconic.cli import COMMANDS
 from laconic.compression.options import CompressOptions
-from laconic_quickly import server, write_command
+from laconic_quickly import PYTHON, server, write_commands
 from models import build
 from paddle_checkpoints import build_paddle
 
@@ -43,12 +43,12 @@ def laconic_server():
 def test_marked_blocks_run(page, laconic_server, tmp_path):
     write_what_the_docs_name(tmp_path)
     plain = [Path(sys.executable).parent, os.environ["PATH"]]
-    quick = [write_command(tmp_path / ".bin", laconic_server), *plain]
+    quick = [write_commands(tmp_path / ".bin", laconic_server), *plain]
     for needs, language, code in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
         if not all(name in COMMANDS or shutil.which(name) for name in re.findall(r"\w+", needs)):
             continue  # a program that this machine lacks
         path = os.pathsep.join(map(str, plain if "serve" in code else quick))  # a server is ended by signals
-        command = ["bash", "-euo", "pipefail", "-c", code] if language == "bash" else [sys.executable, "-c", code]
+        command = ["bash", "-euo", "pipefail", "-c", code] if language == "bash" else [quick[0] / PYTHON, code]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PATH": path})
         assert done.returncode == 0, f"{code}\n{done.stderr}"
 

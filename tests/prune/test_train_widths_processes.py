@@ -57,6 +57,7 @@ def assert_equal_results(one: Path, other: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long  # as from the command line, which `make test` runs
 def test_killed_training_goes_on_to_the_same_weights(parent, tmp_path):
     whole, killed = tmp_path / "a" / "work", tmp_path / "b" / "work"
     for work in (whole, killed):

@@ -57,6 +57,7 @@ def whole(parent, tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.long  # as from the command line, which `make test` runs
 def test_killed_training_goes_on_to_the_same_integers(parent, whole, tmp_path):
     work = tmp_path / "work"
     for file in ("start.npz", "checkpoint-6/trainer_state.json"):

@@ -15,7 +15,7 @@ LEARNING = 128
 """AdaRound and bias correction see at least so many rows where there are as many."""
 
 JUDGING = 128
-"""Rows held out, on which AdaRound, bias correction, smoothing and skip lists are judged."""
+"""Rows held out, on which AdaRound, bias correction and skip lists are judged."""
 
 FEWEST_JUDGING = 8
 """With fewer rows left over, the calibration rows judge too."""
