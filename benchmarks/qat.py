@@ -318,7 +318,9 @@ def main() -> None:
     if asked.pool:
         pool(log, asked.pool)
         return
-    log(f"python benchmarks/qat.py MODELS DATA; {machine()}, {torch.get_num_threads()} threads train")
+    settings = f"--steps {asked.steps} --learning_rate {asked.learning_rate}"
+    what = f" --ablate {asked.ablate} {settings}" if asked.ablate else ""
+    log(f"python benchmarks/qat.py MODELS DATA{what}; {machine()}, {torch.get_num_threads()} threads train")
     log(f"{(COARSE if asked.ablate else SETTINGS).as_json()}")
     with work_folder(asked.work) as scratch:
 

@@ -105,7 +105,7 @@ def test_second_run_does_not_write_the_same_output(
     assert predict(artifact("text"), rows, "--output", tmp_path / "out.jsonl").code == 0
 
 
-TIMES = 300
+TIMES = 1000
 """Rows are so many times 400: a run must not end before it is told to, also where the machine is busy."""
 
 

@@ -147,7 +147,7 @@ def test_each_two_choices_work_together(kind: str, built: Callable[..., dict[str
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("kind", "family"), zip(KINDS, FAMILIES, strict=False))
+@pytest.mark.parametrize(("kind", "family"), list(zip(KINDS, FAMILIES, strict=False)))
 def test_every_strategy_works_on_every_task(
     kind: str, family: str, built: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from ..engines import ENGINES
 from ..errors import UserError, missing_package
 from ..serve.limits import Limits
 from ..serve.models import named_folders
-from ..serve.settings import Settings, share_cores
+from ..serve.settings import STREAMS, Settings, share_cores
 from . import arguments as flags
 from . import console
 
@@ -30,8 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--streams",
         type=int,
-        default=1,
-        help="batches of a model at once, its threads shared: more answers, each slower (1)",
+        help="batches of a model at once, its threads shared: more answers, each slower (2, of one thread 1)",
     )
     parser.add_argument("--api_key", metavar="KEY", help=f"ask for this key; others see it in ps: better ${KEY}")
     flags.add_options(parser, Limits)
@@ -46,8 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
     from ..serve.run import run as serve
 
     workers, threads = share_cores(arguments.workers, arguments.threads)
-    if not 1 <= arguments.streams <= threads:
-        raise UserError(f"The '--streams' option must be from 1 to the {threads} threads. Got {arguments.streams}.")
+    streams = min(STREAMS, threads) if arguments.streams is None else arguments.streams
+    if not 1 <= streams <= threads:
+        raise UserError(f"The '--streams' option must be from 1 to the {threads} threads. Got {streams}.")
     settings = Settings(
         named_folders(arguments.models),
         arguments.host,
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.engine,
         workers,
         threads,
-        arguments.streams,
+        streams,
         _key(arguments.api_key),
         flags.take(arguments, Limits),
     )
