@@ -19,6 +19,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -123,10 +124,13 @@ def load(arguments: argparse.Namespace, bodies: list[str], log: Log) -> None:
         return count / (time.perf_counter() - started)
 
     log(f"predict: {predictor.engine.name}, {predictor.engine.precision}, {predictor.engine.threads} threads, batch 16")
-    log.head(
-        "clients", "predict, rows/s", "serve, requests/s", "share of predict", "spread", "p50, ms", "p99, ms", "errors"
-    )
     with laconic(arguments.artifact) as (address, _):
+        with urllib.request.urlopen(f"{address}/models") as said:  # noqa: S310 - our own server
+            log(f"serve: {json.load(said)}")
+        log.head(
+            "clients", "predict, rows/s", "serve, requests/s", "share of predict", "spread", "p50, ms", "p99, ms",
+            "errors",
+        )  # fmt: skip
         for clients in arguments.clients:
             ask(address, bodies, clients, seconds=arguments.seconds)  # warm: every shape is prepared once
             predicted()

@@ -7,18 +7,20 @@ import itertools
 import numpy as np
 import pytest
 
-from laconic.serve.plan import SIZES, next_batch, rounded
+from laconic.serve.plan import next_batch, rounded
+
+SIZES = (1, 2, 4, 8, 16)
 
 
 def cost(batches, lengths, overhead):
     return sum(overhead + len(batch) * max(lengths[i] for i in batch) for batch in batches)
 
 
-def cheapest(lengths, overhead, max_tokens):
+def cheapest(lengths, overhead, max_tokens, allowed):
     """Try every way to cut the sorted rows."""
     order = sorted(lengths)
     best = float("inf")
-    for sizes in itertools.product(SIZES, repeat=len(order)):
+    for sizes in itertools.product(allowed, repeat=len(order)):
         ends = list(itertools.accumulate(sizes))
         if len(order) not in ends:
             continue
@@ -32,19 +34,20 @@ def cheapest(lengths, overhead, max_tokens):
 
 @pytest.mark.parametrize("overhead", [0, 32, 500])
 @pytest.mark.parametrize("max_tokens", [100, 16_384])
-def test_batches_cost_as_little_as_can_be(overhead, max_tokens):
+@pytest.mark.parametrize("sizes", [SIZES, range(1, 7)])
+def test_batches_cost_as_little_as_can_be(overhead, max_tokens, sizes):
     draw = np.random.default_rng(3)
     for count in (1, 2, 3, 5, 6):
         lengths = [int(n) for n in draw.choice([16, 32, 64, 96], count)]
-        batches = {tuple(next_batch(lengths, first, max_tokens, overhead)) for first in range(count)}
+        batches = {tuple(next_batch(lengths, first, max_tokens, overhead, sizes)) for first in range(count)}
         assert sorted(itertools.chain(*batches)) == list(range(count))  # each row in one batch, whoever asks
-        assert cost(batches, lengths, overhead) == cheapest(lengths, overhead, max_tokens)
+        assert cost(batches, lengths, overhead) == cheapest(lengths, overhead, max_tokens, sizes)
 
 
 def test_sizes_are_few():
     draw = np.random.default_rng(0)
     lengths = [int(n) for n in draw.integers(5, 128, 64)]
-    assert {len(next_batch(lengths, first, 16_384, 32)) for first in range(64)} <= set(SIZES)
+    assert {len(next_batch(lengths, first, 16_384, 32, SIZES)) for first in range(64)} <= set(SIZES)
 
 
 def test_lengths_are_few_and_never_cut():

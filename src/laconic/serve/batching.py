@@ -19,7 +19,7 @@ from ..runtime import Predictor
 from ..runtime.batches import pad
 from ..tasks import Feature, Task
 from .limits import Limits, Refusal
-from .plan import OVERHEAD, STEP, next_batch, rounded
+from .plan import COSTS, next_batch, rounded
 
 YOUNGER = 0.01
 """Seconds by which each further row of a request counts as younger: one with many rows lets others in between."""
@@ -72,8 +72,8 @@ class Batcher:
     ) -> None:
         self._predictor, self._limits, self._on_batch = predictor, limits, on_batch
         self._longest = longest or 1 << 30
-        self._step = STEP.get(predictor.engine.name, 1)
-        self._overhead = OVERHEAD * predictor.engine.threads  # the others have nothing to do meanwhile
+        self._costs = COSTS[predictor.engine.name]
+        self._overhead = self._costs.overhead * predictor.engine.threads  # the others have nothing to do meanwhile
         self._arrivals: SimpleQueue[Job | None] = SimpleQueue()
         self._rows: list[_Row] = []
         self._closing = False
@@ -175,7 +175,7 @@ class Batcher:
                     feature.example - first, feature.input_ids, feature.token_type_ids, feature.alignment, feature.more
                 )
             place = len(job.features)
-            length = min(rounded(len(feature), self._step), max(self._longest, len(feature)))
+            length = min(rounded(len(feature), self._costs.step), max(self._longest, len(feature)))
             self._rows.append(_Row(job.arrived + place * YOUNGER, length, place, job))
             job.features.append(feature)
         for job in jobs:
@@ -188,7 +188,8 @@ class Batcher:
         """Take the next batch out of the rows: the one that the row whose turn it is belongs to."""
         self._rows.sort(key=lambda row: row.turn)
         oldest = self._rows[:PLANNED]
-        batch = next_batch([row.length for row in oldest], 0, self._predictor.max_batch_tokens, self._overhead)
+        lengths = [row.length for row in oldest]
+        batch = next_batch(lengths, 0, self._predictor.max_batch_tokens, self._overhead, self._costs.sizes)
         for index in reversed(batch):
             del self._rows[index]
         return [oldest[index] for index in batch]

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-SIZES = (1, 2, 4, 8, 16)
-"""Rows a batch. Few sizes and few lengths: OpenVINO prepares for each shape anew and keeps that, 3 MB each and more."""
 
-OVERHEAD = 32
-"""What a run costs beside its pieces, in pieces that one thread could have done: calling, copying, the smallest work.
+@dataclass(frozen=True)
+class Costs:
+    """What a run costs an engine beside its pieces, and which shapes it is given.
 
-Six layers of 384 on one thread of a VNNI CPU: 6.2 ms for a row of 64, 10.4 for two, 19.1 for four, 34.5 for eight.
+    `overhead`: in pieces that one thread could have done. Lengths are padded up to multiples of `step`. `sizes`: rows
+    a batch.
+    """
+
+    overhead: int
+    step: int = 1
+    sizes: Sequence[int] = range(1, 17)
+
+
+COSTS = {"openvino": Costs(32, 16, (1, 2, 4, 8, 16)), "onnxruntime": Costs(12)}
+"""By engine. Six layers of 384 on one thread of a VNNI CPU: OpenVINO takes 6.4 ms for a row of 64, 11 for two, 19 for
+four, 35 for eight; ONNX Runtime 5.0 for a row of 58 on average, 9.2 for two, 17 for four.
+
+Few sizes and few lengths for OpenVINO: it prepares for each shape anew and keeps that, 3 MB each and more, and a row
+of 56 takes it as long as one of 64. ONNX Runtime prepares nothing.
 """
-
-STEP = {"openvino": 16}
-"""Lengths are padded up to multiples of this. A row of 56 takes OpenVINO as long as one of 64; ONNX Runtime, which
-prepares nothing, takes each length as it is."""
 
 
 def rounded(length: int, step: int = 1) -> int:
@@ -29,31 +39,32 @@ def rounded(length: int, step: int = 1) -> int:
     return -(-length // step) * step
 
 
-def next_batch(lengths: Sequence[int], first: int, max_tokens: int, overhead: int = OVERHEAD) -> list[int]:
+def next_batch(lengths: Sequence[int], first: int, max_tokens: int, overhead: int, sizes: Sequence[int]) -> list[int]:
     """Indices of the batch that row `first` belongs to when all rows are cut into batches at the least cost.
 
     Rows are sorted by length; a batch costs its rows times its longest, and `overhead`. Exact, by dynamic programming.
+    `sizes` ascend from 1.
 
-    >>> next_batch([64, 64, 8, 8, 8, 8], first=3, max_tokens=1024)
+    >>> next_batch([64, 64, 8, 8, 8, 8], first=3, max_tokens=1024, overhead=32, sizes=(1, 2, 4))
     [2, 3, 4, 5]
     """
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
     least = [0.0] * (len(order) + 1)
-    sizes = [1] * (len(order) + 1)
+    last = [1] * (len(order) + 1)
     for end, index in enumerate(order, 1):
         longest = lengths[index]
         best, chosen = least[end - 1] + longest, 1
-        for size in SIZES[1:]:
+        for size in sizes[1:]:
             if size > end or size * longest > max_tokens:
                 break
             cost = least[end - size] + size * longest
             # Of two that cost the same the larger: those who wait longer are answered sooner.
             if cost <= best:
                 best, chosen = cost, size
-        least[end], sizes[end] = best + overhead, chosen
+        least[end], last[end] = best + overhead, chosen
     end = len(order)
     while True:
-        batch = order[end - sizes[end] : end]
+        batch = order[end - last[end] : end]
         if first in batch:
             return sorted(batch)
-        end -= sizes[end]
+        end -= last[end]

@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Protocol
 
 from uvicorn import Config
@@ -16,6 +17,7 @@ from uvicorn import Config
 from ..errors import UserError
 from .app import App
 from .connection import LINGER, Connection, PatientServer
+from .engine_trial import fastest_engines
 from .models import Model, check_folders, open_model
 from .settings import Settings
 
@@ -36,6 +38,9 @@ def run(settings: Settings, started: Callable[[str], None]) -> None:
     check_folders(settings.folders)
     listening = bind(settings.host, settings.port)
     address = address_of(listening)
+    if settings.engine == "auto":
+        found = fastest_engines(settings.folders, settings.threads_of_a_stream)
+        settings = replace(settings, engines=found)
     if settings.workers == 1:
         models = open_models(settings)
         with last_signals():
@@ -49,9 +54,9 @@ def run(settings: Settings, started: Callable[[str], None]) -> None:
 def open_models(settings: Settings) -> dict[str, Model]:
     """Load every model that was named."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a few short texts at a time are not worth its threads
-    each = max(1, settings.threads // settings.streams)
+    threads, streams = settings.threads_of_a_stream, settings.streams
     return {
-        name: open_model(name, folder, settings.engine, each, settings.streams)
+        name: open_model(name, folder, settings.engines.get(name, settings.engine), threads, streams)
         for name, folder in settings.folders.items()
     }
 

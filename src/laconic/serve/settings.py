@@ -21,7 +21,7 @@ engine that waits for another, which HTTP has pushed aside, is lost. 0.74 instea
 
 @dataclass(frozen=True)
 class Settings:
-    """Which folders, by name, where and how."""
+    """Which folders, by name, where and how; `engines`: of those that were tried, by name."""
 
     folders: Mapping[str, Path]
     host: str = "127.0.0.1"
@@ -32,6 +32,12 @@ class Settings:
     streams: int = 1
     api_key: str | None = field(default=None, repr=False)
     limits: Limits = field(default_factory=Limits)
+    engines: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def threads_of_a_stream(self) -> int:
+        """Threads that run one batch."""
+        return max(1, self.threads // self.streams)
 
 
 def share_cores(workers: int | None, threads: int | None, cores: int | None = None) -> tuple[int, int]:

@@ -1,0 +1,86 @@
+"""Which engine serves a model fastest here: each is timed on small batches of changing shapes, as requests bring them.
+
+`laconic tune` times one shape at a time. That is what `predict` sees, but not a server: OpenVINO prepares for every
+change of shape, which costs it 1 to 2 ms a run on six layers of 384 and so its lead on a VNNI CPU.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from .. import artifact as artifacts
+from .. import engines, runtime
+from ..engines.engine import Batch, Engine
+from ..measure.benchmark import Contestant, alternate, full_batch
+from ..runtime.choose import pairs
+
+SECONDS = 1.0
+"""How long each engine is timed, at least `ROUNDS` rounds."""
+ROUNDS = 2
+ROWS = (1, 4)
+SHARES = (0.25, 0.5, 0.375, 0.75)
+"""Lengths, as shares of the longest that the model was made for."""
+AHEAD = 1.05
+"""So many times as fast must another engine be to be taken instead of what `auto` gives."""
+
+
+def fastest_engines(folders: Mapping[str, Path], threads: int) -> dict[str, str]:
+    """Names of models to engines, where there was a choice. In a process of its own: none of it stays in memory."""
+    several = {name: str(folder) for name, folder in folders.items() if len(candidates(folder)) > 1}
+    if not several:
+        return {}
+    asked = json.dumps({"folders": several, "threads": threads})
+    done = subprocess.run([sys.executable, "-m", __name__, asked], capture_output=True, text=True, check=False)
+    # What is wrong with a model is told where it is loaded to be served.
+    return dict(json.loads(done.stdout.splitlines()[-1])) if done.returncode == 0 and done.stdout else {}
+
+
+def candidates(folder: Path) -> list[str]:
+    """Engines here that run the artifact as precisely and as rightly as the best one does, that one first."""
+    found = [pair for pair in pairs(artifacts.read(folder, verify=False)) if pair.engine in engines.installed()]
+    best = [pair for pair in found if (pair.fits, pair.graph.precision) == (found[0].fits, found[0].graph.precision)]
+    return list(dict.fromkeys(pair.engine for pair in best))
+
+
+def timed(folder: Path, threads: int) -> dict[str, float]:
+    """Times as fast as what `auto` gives, by engine, `auto` among them."""
+    own = runtime.load(folder, threads=threads)
+    loaded = {"auto": own.engine} | {
+        name: runtime.load(folder, name, threads).engine for name in candidates(folder) if name != own.engine.name
+    }
+    lengths = [max(1, int(share * own.task.max_seq_length)) for share in SHARES]
+    shapes = [full_batch(rows, length, own.encoder.vocab_size) for rows in ROWS for length in lengths]
+    contestants = [Contestant(name, engine.name, _work(engine, shapes)) for name, engine in loaded.items()]
+    timings = alternate(contestants, contestants[0].label, seconds=SECONDS, rounds=ROUNDS)
+    return {timing.model: timing.ratio for timing in timings}
+
+
+def preferred(ratios: Mapping[str, float]) -> str:
+    """The fastest, `auto` where no other is clearly faster.
+
+    >>> preferred({"auto": 1.0, "onnxruntime": 1.04}), preferred({"auto": 1.0, "onnxruntime": 1.2})
+    ('auto', 'onnxruntime')
+    """
+    return max(ratios, key=lambda engine: ratios[engine] / (1 if engine == "auto" else AHEAD))
+
+
+def _work(engine: Engine, shapes: list[Batch]) -> Callable[[], object]:
+    return lambda: [engine.run(batch) for batch in shapes]
+
+
+def main(asked: Mapping[str, object]) -> dict[str, str]:
+    """Choose for each model."""
+    chosen = {}
+    for name, folder in dict(asked["folders"]).items():  # type: ignore[call-overload]
+        best = preferred(timed(Path(folder), int(str(asked["threads"]))))
+        if best != "auto":
+            chosen[name] = best
+    return chosen
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(main(json.loads(sys.argv[1]))) + "\n")

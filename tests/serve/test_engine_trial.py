@@ -1,0 +1,56 @@
+"""Engines are timed on real artifacts, and the fastest one serves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from laconic import engines
+from laconic.serve import engine_trial
+from laconic.serve.engine_trial import candidates, fastest_engines, main, timed
+from laconic.serve.run import open_models
+from laconic.serve.settings import Settings
+
+needs_both = pytest.mark.skipif("openvino" not in engines.installed(), reason="one engine is no choice")
+
+
+@needs_both
+@pytest.mark.slow
+def test_every_engine_is_timed_against_what_auto_gives(artifact_folder):
+    found = timed(artifact_folder(), 1)
+    assert found["auto"] == 1.0
+    assert len(found) == len(candidates(artifact_folder())) == 2
+    assert all(ratio > 0 for ratio in found.values())
+
+
+@needs_both
+@pytest.mark.slow
+def test_a_process_of_its_own_chooses(artifact_folder):
+    names = {"one": artifact_folder(), "two": artifact_folder("TokenClassification")}
+    found = fastest_engines(names, 1)
+    assert set(found) <= set(names)
+    assert set(found.values()) <= set(candidates(artifact_folder()))
+
+
+@needs_both
+@pytest.mark.slow
+def test_the_faster_one_is_chosen(artifact_folder, monkeypatch):
+    """How far ahead an engine must be decides here: by nothing at all, and by more than any is."""
+    asked = {"folders": {"m": str(artifact_folder())}, "threads": 1}
+    monkeypatch.setattr(engine_trial, "AHEAD", 1e-9)
+    assert set(main(asked)) == {"m"}
+    monkeypatch.setattr(engine_trial, "AHEAD", 1e9)
+    assert main(asked) == {}
+
+
+def test_what_was_chosen_is_loaded(folders):
+    name, folder = next(iter(folders.items()))
+    (model,) = open_models(Settings({name: folder}, engines={name: "onnxruntime"})).values()
+    assert model.predictor.engine.name == "onnxruntime"
+
+
+def test_a_model_that_does_not_load_is_left_to_who_loads_it(artifact_folder, own_artifact: Path, tmp_path):
+    for graph in (own_artifact / "onnx").iterdir():
+        graph.write_bytes(b"damaged")
+    assert fastest_engines({"broken": own_artifact}, 1) == {}
