@@ -126,7 +126,8 @@ def load(arguments: argparse.Namespace, bodies: list[str], log: Log) -> None:
     log(f"predict: {predictor.engine.name}, {predictor.engine.precision}, {predictor.engine.threads} threads, batch 16")
     with laconic(arguments.artifact) as (address, _):
         with urllib.request.urlopen(f"{address}/models") as said:  # noqa: S310 - our own server
-            log(f"serve: {json.load(said)}")
+            (model,) = json.load(said)
+        log(f"serve: {model['engine']}, {model['precision']}, the engine by its own trial")
         log.head(
             "clients", "predict, rows/s", "serve, requests/s", "share of predict", "spread", "p50, ms", "p99, ms",
             "errors",

@@ -73,6 +73,7 @@ def test_killed_training_goes_on_to_the_same_weights(parent, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long  # as from the command line, which `make test` runs
 def test_two_processes_give_what_one_gives_with_twice_the_batch(without_dropout, tmp_path):
     alone, work = tmp_path / "alone" / "work", tmp_path / "two" / "work"
     for place in (alone, work):

@@ -179,6 +179,7 @@ def test_a_class_of_ones_own_is_pruned(tmp_path: Path) -> None:
     assert json.loads(saved)["model_type"] == "of-my-own"
 
 
+@pytest.mark.long  # as examples/uie, which `make test` runs
 def test_pointers_are_trained_for_int8(tmp_path: Path) -> None:
     model, tokenizer = pointers(folder(tmp_path / "model")), AutoTokenizer.from_pretrained(tmp_path / "model")
     rows, engines = pointed(tokenizer, 40), []
