@@ -8,7 +8,7 @@ import pytest
 
 from laconic import engines
 from laconic.serve import engine_trial
-from laconic.serve.engine_trial import candidates, fastest_engines, main, timed
+from laconic.serve.engine_trial import candidates, choose_each, fastest_engines, timed
 from laconic.serve.run import open_models
 from laconic.serve.settings import Settings
 
@@ -37,11 +37,11 @@ def test_a_process_of_its_own_chooses(artifact_folder):
 @pytest.mark.slow
 def test_the_faster_one_is_chosen(artifact_folder, monkeypatch):
     """How far ahead an engine must be decides here: by nothing at all, and by more than any is."""
-    asked = {"folders": {"m": str(artifact_folder())}, "threads": 1}
+    asked = {"m": str(artifact_folder())}
     monkeypatch.setattr(engine_trial, "AHEAD", 1e-9)
-    assert set(main(asked)) == {"m"}
+    assert set(choose_each(asked, 1)) == {"m"}
     monkeypatch.setattr(engine_trial, "AHEAD", 1e9)
-    assert main(asked) == {}
+    assert choose_each(asked, 1) == {}
 
 
 def test_what_was_chosen_is_loaded(folders):

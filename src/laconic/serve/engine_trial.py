@@ -16,7 +16,7 @@ from .. import artifact as artifacts
 from .. import engines, runtime
 from ..engines.engine import Batch, Engine
 from ..measure.benchmark import Contestant, alternate, full_batch
-from ..runtime.choose import pairs
+from ..runtime.choose import offered_engines, pairs
 
 SECONDS = 1.0
 """How long each engine is timed, at least `ROUNDS` rounds."""
@@ -30,7 +30,11 @@ AHEAD = 1.05
 
 def fastest_engines(folders: Mapping[str, Path], threads: int) -> dict[str, str]:
     """Names of models to engines, where there was a choice. In a process of its own: none of it stays in memory."""
-    several = {name: str(folder) for name, folder in folders.items() if len(candidates(folder)) > 1}
+    several = {}
+    for name, folder in folders.items():
+        offered = offered_engines(artifacts.read(folder, verify=False))
+        if len(set(offered) & set(engines.installed())) > 1:
+            several[name] = str(folder)
     if not several:
         return {}
     asked = json.dumps({"folders": several, "threads": threads})
@@ -72,15 +76,11 @@ def _work(engine: Engine, shapes: list[Batch]) -> Callable[[], object]:
     return lambda: [engine.run(batch) for batch in shapes]
 
 
-def main(asked: Mapping[str, object]) -> dict[str, str]:
-    """Choose for each model."""
-    chosen = {}
-    for name, folder in dict(asked["folders"]).items():  # type: ignore[call-overload]
-        best = preferred(timed(Path(folder), int(str(asked["threads"]))))
-        if best != "auto":
-            chosen[name] = best
-    return chosen
+def choose_each(folders: Mapping[str, str], threads: int) -> dict[str, str]:
+    """Time and choose, model by model; those for which `auto` is as good are left out."""
+    chosen = {name: preferred(timed(Path(folder), threads)) for name, folder in folders.items()}
+    return {name: engine for name, engine in chosen.items() if engine != "auto"}
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(main(json.loads(sys.argv[1]))) + "\n")
+    sys.stdout.write(json.dumps(choose_each(**json.loads(sys.argv[1]))) + "\n")
