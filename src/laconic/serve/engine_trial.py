@@ -1,4 +1,4 @@
-"""Which engine serves a model fastest here: each is timed on small batches of changing shapes, as requests bring them.
+"""Which engine serves a model fastest here: each is timed on small batches of changing shapes, padded as it needs them.
 
 `laconic tune` times one shape at a time. That is what `predict` sees, but not a server: OpenVINO prepares for every
 change of shape, which costs it 1 to 2 ms a run on six layers of 384 and so its lead on a VNNI CPU.
@@ -10,20 +10,24 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from itertools import cycle
 from pathlib import Path
+
+import numpy as np
 
 from .. import artifact as artifacts
 from .. import engines, runtime
 from ..engines.engine import Batch, Engine
 from ..measure.benchmark import Contestant, alternate, full_batch
 from ..runtime.choose import offered_engines, pairs
+from .plan import COSTS, rounded
 
 SECONDS = 1.0
 """How long each engine is timed, at least `ROUNDS` rounds."""
 ROUNDS = 2
-ROWS = (1, 4)
-SHARES = (0.25, 0.5, 0.375, 0.75)
-"""Lengths, as shares of the longest that the model was made for."""
+ROWS = (1, 2, 1, 4)
+RUNS = 12
+"""Runs a round, of lengths drawn between an eighth and three quarters of the longest that the model was made for."""
 AHEAD = 1.05
 """So many times as fast must another engine be to be taken instead of what `auto` gives."""
 
@@ -56,9 +60,14 @@ def timed(folder: Path, threads: int) -> dict[str, float]:
     loaded = {"auto": own.engine} | {
         name: runtime.load(folder, name, threads).engine for name in candidates(folder) if name != own.engine.name
     }
-    lengths = [max(1, int(share * own.task.max_seq_length)) for share in SHARES]
-    shapes = [full_batch(rows, length, own.encoder.vocab_size) for rows in ROWS for length in lengths]
-    contestants = [Contestant(name, engine.name, _work(engine, shapes)) for name, engine in loaded.items()]
+    longest = own.task.max_seq_length
+    lengths = np.random.default_rng(0).integers(max(1, longest // 8), 3 * longest // 4 + 2, RUNS)
+    contestants = []
+    for name, engine in loaded.items():
+        padded = [min(rounded(int(length), COSTS[engine.name].step), longest) for length in lengths]
+        shapes = zip(cycle(ROWS), padded, strict=False)
+        batches = [full_batch(rows, length, own.encoder.vocab_size) for rows, length in shapes]
+        contestants.append(Contestant(name, engine.name, _work(engine, batches)))
     timings = alternate(contestants, contestants[0].label, seconds=SECONDS, rounds=ROUNDS)
     return {timing.model: timing.ratio for timing in timings}
 
@@ -72,8 +81,8 @@ def preferred(ratios: Mapping[str, float]) -> str:
     return max(ratios, key=lambda engine: ratios[engine] / (1 if engine == "auto" else AHEAD))
 
 
-def _work(engine: Engine, shapes: list[Batch]) -> Callable[[], object]:
-    return lambda: [engine.run(batch) for batch in shapes]
+def _work(engine: Engine, batches: list[Batch]) -> Callable[[], object]:
+    return lambda: [engine.run(batch) for batch in batches]
 
 
 def choose_each(folders: Mapping[str, str], threads: int) -> dict[str, str]:
