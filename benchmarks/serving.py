@@ -240,8 +240,10 @@ def main() -> None:
     rows = task.read(read(arguments.rows), Columns(), labelled=False)
     bodies = [json.dumps({"data": {"text": row.text, "text_pair": row.text_pair}}) for row in rows]
     for part in arguments.parts:
-        log("")
-        globals()[part](arguments, bodies, log)
+        run = globals()[part]
+        log()
+        log(run.__doc__)
+        run(arguments, bodies, log)
 
 
 if __name__ == "__main__":
