@@ -1,7 +1,8 @@
 """torch's exporter runs once for each model of a test run: the same weights traced again give the same bytes.
 
 Four seconds each of the suite's hundreds. What Laconic makes of a trace, and its comparison with the model's own
-logits, runs every time. Tests of tracing itself (`FOR_REAL`) and processes of their own trace every time too.
+logits, runs every time. Tests of tracing itself (`FOR_REAL`) and processes that do not ask for `export_once` trace
+every time too.
 """
 
 from __future__ import annotations

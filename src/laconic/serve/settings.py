@@ -13,10 +13,10 @@ from .limits import Limits
 THREADS = 4
 """Threads of a worker where there are many cores: batches of a few short texts do not keep more of them busy."""
 
-
 STREAMS = 2
 """Batches at once where there are as many threads: while one is tokenized or answered, another runs, and a thread of an
-engine that waits for another, which HTTP has pushed aside, is lost. 0.74 instead of 0.64 of `predict` at 8 clients."""
+engine that waits for another, which HTTP has pushed aside, is lost. On OpenVINO 0.68 instead of 0.63 of `predict` at 8
+clients, 0.90 instead of 0.84 at 64."""
 
 
 @dataclass(frozen=True)
