@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from laconic import engines
@@ -11,6 +12,7 @@ from laconic.serve import engine_trial
 from laconic.serve.engine_trial import candidates, choose_each, fastest_engines, timed
 from laconic.serve.run import open_models
 from laconic.serve.settings import Settings
+from tiny_artifacts import OWN, change_weight, make_int8
 
 needs_both = pytest.mark.skipif("openvino" not in engines.installed(), reason="one engine is no choice")
 
@@ -42,6 +44,14 @@ def test_the_faster_one_is_chosen(artifact_folder, monkeypatch):
     assert set(choose_each(asked, 1)) == {"m"}
     monkeypatch.setattr(engine_trial, "AHEAD", 1e9)
     assert choose_each(asked, 1) == {}
+
+
+@needs_both
+def test_what_answers_wrong_is_no_candidate(tmp_path):
+    folder = make_int8(tmp_path / "int8")
+    assert set(candidates(folder)) == {"onnxruntime", "openvino"}
+    change_weight(folder, OWN, "second_quantized", lambda weight: np.ascontiguousarray(-weight))
+    assert candidates(folder) == ["openvino"]
 
 
 def test_what_was_chosen_is_loaded(folders):

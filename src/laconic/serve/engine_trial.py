@@ -19,7 +19,9 @@ from .. import artifact as artifacts
 from .. import engines, runtime
 from ..engines.engine import Batch, Engine
 from ..measure.benchmark import Contestant, alternate, full_batch
-from ..runtime.choose import offered_engines, pairs
+from ..measure.check import runnable
+from ..measure.tune import contenders, eligible
+from ..runtime.choose import offered_engines
 from .plan import COSTS, rounded
 
 SECONDS = 1.0
@@ -48,10 +50,13 @@ def fastest_engines(folders: Mapping[str, Path], threads: int) -> dict[str, str]
 
 
 def candidates(folder: Path) -> list[str]:
-    """Engines here that run the artifact as precisely and as rightly as the best one does, that one first."""
-    found = [pair for pair in pairs(artifacts.read(folder, verify=False)) if pair.engine in engines.installed()]
-    best = [pair for pair in found if (pair.fits, pair.graph.precision) == (found[0].fits, found[0].graph.precision)]
-    return list(dict.fromkeys(pair.engine for pair in best))
+    """Engines here that run the artifact as precisely as the best one does, and answer as recorded; that one first."""
+    opened = artifacts.read(folder, verify=False)
+    offered = runnable(opened)
+    firsts = {pair.engine: pair for pair in reversed(offered)}  # what an engine is given when it is named
+    alike = [pair for pair in offered if pair is firsts[pair.engine]]
+    alike = [pair for pair in alike if pair.graph.precision == offered[0].graph.precision]
+    return [one.engine for one in eligible(opened, contenders(alike, bf16=False))[0]]
 
 
 def timed(folder: Path, threads: int) -> dict[str, float]:
