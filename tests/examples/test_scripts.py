@@ -242,7 +242,7 @@ def test_automatic_compression_needs_a_file_only(
 ) -> None:
     """The file's gate too: a score that the model does not have stops it."""
     text = (EXAMPLES / "auto_compression/configs/tnews_ptq.yaml").read_text()
-    text = text.replace("./models/tnews", str(model("SequenceClassification"))).replace("128", str(LENGTH))
+    text = text.replace("128", str(LENGTH)).replace("./models/tnews", str(model("SequenceClassification")))
     for name, origin, target in (("fits.yaml", "0.35", "0.0"), ("not.yaml", "0.9", "0.8")):
         said = re.sub("origin_metric: .*", f"origin_metric: {origin}", text)
         (tmp_path / name).write_text(re.sub("target_metric: .*", f"target_metric: {target}", said))
