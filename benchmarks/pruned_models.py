@@ -18,6 +18,7 @@ from statistics import geometric_mean
 from typing import Any
 
 import torch
+from speeds import FP32, runs
 from subjects import LABEL_LOSS, SEED, Log, Split, Subject, machine, work_folder
 
 from laconic import engines, runtime
@@ -33,7 +34,7 @@ STEPS = {"mrpc": (230, 16), "tnews": (200, 32), "msra_ner": (400, 16), "cmrc2018
 FEWER = {"cmrc2018": 100}
 """Rows that choose, and that tell importance, where a row is several long windows (500 and 512 elsewhere)."""
 BATCH, LENGTH = 16, 128
-FP32, PRUNED, INT8, CONTROL = "FP32", "width 3/4", "width 3/4, INT8", "FP32, trained on"
+PRUNED, INT8, CONTROL = "width 3/4", "width 3/4, INT8", "FP32, trained on"
 
 
 def training(name: str, steps: int | None) -> dict[str, Any]:
@@ -121,10 +122,6 @@ def show_speed(log: Log, name: str, scratch: Path, seconds: float) -> dict[tuple
         log.row(name, timing.model, timing.engine, f"{own:.2f}", f"{fastest:.2f}", f"{1000 * timing.seconds:.1f}")
         found[timing.model, timing.engine] = own
     return found
-
-
-def runs(predictor: Predictor, batch: Any) -> Any:
-    return lambda: predictor.engine.run(batch)
 
 
 def main() -> None:

@@ -3,8 +3,9 @@
     python benchmarks/strategies.py MODELS DATA [NAME …] [--work DIR] [--out benchmarks/results/strategies.md]
 
 The dev rows are dealt in two by seed: one half chooses calibrators, steps and the best of all, the other reports and
-chooses nothing. Of each strategy the candidate that the run would choose if it were alone is shown. Speed is the run's
-own: one thread, length 128, × the fastest FP32 engine. --work keeps runs. To try it: --steps 4 --rows 60.
+chooses nothing. Of each strategy the candidate that the run would choose if it were alone is shown. Those are timed
+after the run: one thread, length 128, × the fastest FP32 engine. --work keeps runs, so that a second call
+times them on a quiet machine. To try it: --steps 4 --rows 60.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from speeds import BATCHES, FP32, times_faster
 from subjects import LABEL_LOSS, SEED, Log, Subject, machine, work_folder
 
 import laconic
-from laconic import data, runtime
+from laconic import data, engines, runtime
 from laconic.measure.score import Score, compare, score
 from laconic.tasks import Columns
 
+LENGTH = 128
 STRATEGIES = ("ptq", "qat", "dynabert+ptq", "dynabert+qat+embeddings")
 STEPS = {"mrpc": (120, 16), "tnews": (120, 32), "msra_ner": (120, 16), "cmrc2018": (80, 8)}
 """Steps and rows a step, of each training."""
@@ -64,25 +67,29 @@ def show(log: Log, subject: Subject, work: Path, asked: argparse.Namespace) -> N
     """A line for each strategy."""
     choose, report = halves(subject, asked.rows)
     result = run(subject, choose, work / "run", asked.steps)
-    exact = runtime.load(subject.export(work / "fp32").folder, "onnxruntime")
+    chosen = {strategy: of_strategy(result, strategy) for strategy in STRATEGIES}
+    fp32 = subject.export(work / "fp32").folder
+    installed = [name for name in engines.installed() if name != "torch"]
+    found = {f"{FP32} {name}": runtime.load(fp32, name, 1) for name in installed}
+    found |= {strategy: runtime.load(work / "run" / one["path"], threads=1) for strategy, one in chosen.items()}
+    exact = found[f"{FP32} onnxruntime"]
     rows = exact.task.read(report, Columns(), labelled=True)
     before: Score = score(exact, rows)
+    fast = times_faster(found, LENGTH, asked.seconds)
     size = result["fp32"]["size"]
-    log.row(subject.name, "FP32", f"{100 * before.value:.2f}", "", "", "", f"{size / 1e6:.1f}", "1.00 / 1.00", "")
-    for strategy in STRATEGIES:
-        one = of_strategy(result, strategy)
-        predictor = runtime.load(work / "run" / one["path"])
-        after = score(predictor, rows)
-        seen = compare(predictor, rows, before, after)
+    log.row(subject.name, FP32, f"{100 * before.value:.2f}", "", "", "", f"{size / 1e6:.1f}", "1.00 / 1.00", "")
+    for strategy, one in chosen.items():
+        after = score(found[strategy], rows)
+        seen = compare(found[strategy], rows, before, after)
         if seen.drop is None:
             continue
         drop, low, high = (100 * value for value in (seen.drop.drop, seen.drop.low, seen.drop.high))
-        fast = " / ".join(f"{timed['ratio']:.2f}" for timed in one["speed_by_batch"].values())
         best = "best of all" if one["name"] == result["best"] else ""
         share = f"{one['size'] / 1e6:.1f} ({100 * one['size'] / size:.1f} %)"
         log.row(
             subject.name, strategy, f"{100 * after.value:.2f}", f"{drop:.2f} ({low:.2f} to {high:.2f})",
-            f"{100 * seen.same_answer:.2f} %", f"{seen.mean_abs_logit_change:.3f}", share, fast, best,
+            f"{100 * seen.same_answer:.2f} %", f"{seen.mean_abs_logit_change:.3f}", share, " / ".join(fast[strategy]),
+            best,
         )  # fmt: skip
     log(f"{len(choose)} rows chose, {len(rows)} report; one call of {(work / 'minutes').read_text()} minutes.")
 
@@ -94,6 +101,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=list(STEPS))
     parser.add_argument("--steps", type=int, help="so many for every training (those of STEPS)")
     parser.add_argument("--rows", type=int, help="so many of the dev rows (all)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="to time each for (5)")
     parser.add_argument("--work", type=Path, help="keep runs here, and use those that are")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
@@ -107,7 +115,7 @@ def main() -> None:
             log()
             log.head(
                 "model", "strategy", "score", "drop (95 %)", "same answer", "mean abs. Δlogit", "MB",
-                "× fastest FP32, batch 1 / 16", "",
+                f"× fastest FP32, batch {' / '.join(map(str, BATCHES))}", "",
             )  # fmt: skip
             show(log, subject, scratch / name, asked)
 

@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from speeds import BATCHES, FP32, times_faster
 from subjects import SEED, Log, machine, work_folder
 from tokenizers import Tokenizer
 
 from laconic import engines, load_model, runtime
 from laconic.artifact import read
 from laconic.graphs.export import export_onnx
-from laconic.measure.benchmark import Contestant, alternate, full_batch
 from laconic.measure.intervals import paired
 from laconic.runtime import Predictor
 from laconic.runtime.choose import choose
@@ -40,8 +40,6 @@ from model import UIE  # noqa: E402
 
 PROMPTS = ("PER=人物", "LOC=地点", "ORG=组织机构")
 LENGTH = 128
-BATCHES = (1, 16)
-FP32 = "FP32"
 TRAIN = {"learning_rate": "2e-4", "warmup_ratio": "0.1", "weight_decay": "0.01", "per_device_train_batch_size": "8",
          "train_sampling_strategy": "group_by_length", "save_strategy": "no"}  # fmt: skip
 STEPS = 600
@@ -132,25 +130,6 @@ def scored(opened: Mapping[str, tuple[Predictor, float]], rows: Sequence[Any]) -
     return told
 
 
-def timed(opened: Mapping[str, tuple[Predictor, float]], seconds: float) -> dict[str, list[str]]:
-    """× the fastest FP32 engine, by what it is and batch, from one alternating run each."""
-    told: dict[str, list[str]] = {}
-    for batch in BATCHES:
-        contestants = []
-        for what, (predictor, _) in opened.items():
-            feed = full_batch(batch, LENGTH, predictor.encoder.vocab_size)
-            contestants.append(Contestant(what, predictor.engine.name, runs(predictor, feed)))
-        timings = alternate(contestants, contestants[0].label, seconds=seconds)
-        fastest = max(timing.ratio for timing in timings if timing.model.startswith(FP32))
-        for timing in timings:
-            told.setdefault(timing.model, []).append(f"{timing.ratio / fastest:.2f}")
-    return told
-
-
-def runs(predictor: Predictor, feed: Any) -> Any:
-    return lambda: predictor.engine.run(feed)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("encoder", type=Path)
@@ -177,7 +156,8 @@ def main() -> None:
         log(f"FP32: {STEPS} steps, {TRAIN}; " + "; ".join(trained))
         log()
         scores = scored(opened, rows) if "scores" in asked.only else {}
-        speeds = timed(opened, asked.seconds) if "speed" in asked.only else {}
+        timed = {what: predictor for what, (predictor, _) in opened.items()} if "speed" in asked.only else {}
+        speeds = times_faster(timed, LENGTH, asked.seconds) if timed else {}
         log.head("extractor", "engine", f"span F1, {len(rows)} rows of dev.txt", "drop (95 %)", "MB",
                  *(f"× fastest FP32, batch {batch}" for batch in BATCHES))  # fmt: skip
         for what, (predictor, size) in opened.items():
