@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,17 @@ def test_what_was_chosen_is_loaded(folders):
     name, folder = next(iter(folders.items()))
     (model,) = open_models(Settings({name: folder}, engines={name: "onnxruntime"})).values()
     assert model.predictor.engine.name == "onnxruntime"
+
+
+def test_what_is_loaded_is_not_searched_for_garbage(folders):
+    name, folder = next(iter(folders.items()))
+    gc.unfreeze()
+    try:
+        models = open_models(Settings({name: folder}, engine="onnxruntime"))
+        assert gc.get_freeze_count() > 1000
+        assert not any(found is models[name].predictor for found in gc.get_objects())
+    finally:
+        gc.unfreeze()
 
 
 def test_a_model_that_does_not_load_is_left_to_who_loads_it(artifact_folder, own_artifact: Path, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import signal
 import socket
@@ -52,13 +53,16 @@ def run(settings: Settings, started: Callable[[str], None]) -> None:
 
 
 def open_models(settings: Settings) -> dict[str, Model]:
-    """Load every model that was named."""
+    """Load every model that was named, to be kept as long as the process lives."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a few short texts at a time are not worth its threads
     threads, streams = settings.threads_of_a_stream, settings.streams
-    return {
+    opened = {
         name: open_model(name, folder, settings.engines.get(name, settings.engine), threads, streams)
         for name, folder in settings.folders.items()
     }
+    gc.collect()
+    gc.freeze()  # looking for garbage in all that is loaded stopped every answer for 40 ms each few seconds
+    return opened
 
 
 def serve(
