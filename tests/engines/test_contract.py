@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +51,27 @@ def test_logits_are_those_of_the_plain_model(engine, sources, rows, length):
     (logits,) = engine.run(batch)
     assert logits.dtype == np.float32
     np.testing.assert_allclose(logits, expected, atol=1e-4)
+
+
+def test_no_thread_is_bound_to_a_core(engine):
+    """Each of several processes would take the same one."""
+    allowed, found = os.sched_getaffinity(0), set()
+    batch, over = make(16, 64), threading.Event()
+
+    def work() -> None:
+        while not over.is_set():
+            engine.run(batch)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    until = time.monotonic() + 0.5
+    while time.monotonic() < until:
+        for task in Path("/proc/self/task").iterdir():
+            with contextlib.suppress(ProcessLookupError):
+                found.add(frozenset(os.sched_getaffinity(int(task.name))))
+    over.set()
+    worker.join()
+    assert found == {frozenset(allowed)}
 
 
 def test_padding_changes_nothing(engine):

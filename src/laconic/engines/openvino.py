@@ -74,6 +74,7 @@ def _compile(core: Any, path: str | Path, threads: int, precision: str, streams:
         "INFERENCE_PRECISION_HINT": precision,
         "PERFORMANCE_HINT": "LATENCY",
         "NUM_STREAMS": streams,
+        "ENABLE_CPU_PINNING": False,  # every process would take the same first cores, whoever else is there
     }
     try:
         model = core.read_model(str(path))
