@@ -36,7 +36,6 @@ PARTS = ("load", "one_core", "memory", "overload", "drain")
 CLIENTS = (1, 8, 64)
 HERE = Path(__file__).parent
 CORES = sorted(os.sched_getaffinity(0))
-"""Looked up before an engine is loaded: OpenVINO moves the thread that loads it."""
 
 
 @contextmanager
