@@ -25,6 +25,8 @@ def picture(browser: Any, address: str, model: str, path: Path, width: int, sche
     tab.locator(".example").first.click()
     tab.wait_for_selector("article")
     tab.wait_for_selector(".waiting", state="detached")
+    tab.locator(".verdict button").click()
+    tab.locator(".clock", has_text="median").first.wait_for()
     tab.evaluate("() => { document.activeElement.blur(); scrollTo(0, 0); }")
     tab.mouse.move(0, 0)
     tab.screenshot(path=path, full_page=True)
