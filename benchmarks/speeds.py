@@ -18,7 +18,7 @@ def runs(predictor: Predictor, batch: Batch) -> Callable[[], Any]:
     return lambda: predictor.engine.run(batch)
 
 
-def times_faster(found: Mapping[str, Predictor], length: int, seconds: float = 5.0) -> dict[str, list[str]]:
+def times_faster(found: Mapping[str, Predictor], length: int, seconds: float) -> dict[str, list[str]]:
     """× the fastest of those whose name begins with FP32, for each of BATCHES."""
     tokens = min(predictor.encoder.vocab_size for predictor in found.values())
     told: dict[str, list[str]] = {what: [] for what in found}

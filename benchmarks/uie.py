@@ -156,8 +156,8 @@ def main() -> None:
         log(f"FP32: {STEPS} steps, {TRAIN}; " + "; ".join(trained))
         log()
         scores = scored(opened, rows) if "scores" in asked.only else {}
-        timed = {what: predictor for what, (predictor, _) in opened.items()} if "speed" in asked.only else {}
-        speeds = times_faster(timed, LENGTH, asked.seconds) if timed else {}
+        runners = {what: predictor for what, (predictor, _) in opened.items()}
+        speeds = times_faster(runners, LENGTH, asked.seconds) if "speed" in asked.only else {}
         log.head("extractor", "engine", f"span F1, {len(rows)} rows of dev.txt", "drop (95 %)", "MB",
                  *(f"× fastest FP32, batch {batch}" for batch in BATCHES))  # fmt: skip
         for what, (predictor, size) in opened.items():
