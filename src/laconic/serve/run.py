@@ -83,6 +83,7 @@ def serve(
         interface="asgi3",
         log_level="warning",
         access_log=False,
+        proxy_headers=False,  # nothing here asks who the client is
         server_header=False,
         backlog=BACKLOG,
         limit_concurrency=limits.max_connections,
