@@ -14,6 +14,8 @@ from transformers import AutoTokenizer, BertConfig, BertModel, PreTrainedModel
 
 from laconic import OFA, runtime
 from laconic.measure.check import check
+from laconic.qat import training
+from laconic.train.teacher import open_teacher
 from live import arguments, both_ends, folder, load, pointed, pointers, trainer
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_timings")]
@@ -180,9 +182,16 @@ def test_a_class_of_ones_own_is_pruned(tmp_path: Path) -> None:
 
 
 @pytest.mark.long  # as examples/uie, which `make test` runs
-def test_pointers_are_trained_for_int8(tmp_path: Path) -> None:
+def test_pointers_are_trained_for_int8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, tokenizer = pointers(folder(tmp_path / "model")), AutoTokenizer.from_pretrained(tmp_path / "model")
-    rows, engines = pointed(tokenizer, 40), []
+    rows, engines, widths = pointed(tokenizer, 40), [], []
+
+    def watched(model: Any, *more: Any) -> Any:
+        found = open_teacher(model, *more)
+        widths.append([one.encoder.encoder.layer[0].attention.self.query.out_features for one in (model, found[0])])
+        return found
+
+    monkeypatch.setattr(training, "open_teacher", watched)
 
     def evaluate(model: Any, data_loader: Any) -> float:
         engines.append(type(model._engine).__name__)
@@ -199,6 +208,7 @@ def test_pointers_are_trained_for_int8(tmp_path: Path) -> None:
     result = one.compress(evaluate)
     assert {made.name for made in result.candidates} == {"qat", "width_mult_0.5-qat"}
     assert {"TorchEngine"} < set(engines)  # scored while it is trained, and as the graph that ships
+    assert widths == [[64, 64], [32, 64]], "a pruned model learns from the unpruned one"
     assert {one.verdict for one in check(result.path)} == {"ok"}
 
 

@@ -27,7 +27,10 @@ STEP = "qat"
 
 
 def qat_settings(
-    options: CompressOptions, plan: Plan, teacher: Path | None = None, criterion: Criterion | None = None
+    options: CompressOptions,
+    plan: Plan,
+    teacher: Path | ModelFolder | None = None,
+    criterion: Criterion | None = None,
 ) -> QatSettings:
     """The options of `qat` as it takes them; the criterion counts where labels do."""
     losses = options.losses(STEP)
@@ -109,16 +112,14 @@ def _train(parent: Parent, asking: tuple[Plan, ...], pruning: Pruning, scratch: 
     return replace(parent, source=source, plans=asking, trained=done)
 
 
-def _teacher(plan: Plan, pruning: Pruning) -> Path | None:
+def _teacher(plan: Plan, pruning: Pruning) -> Path | ModelFolder | None:
     """Who teaches: the folder that was named; of a pruned model the unpruned one; else the model itself.
 
-    Where hidden states are compared a pruned model learns from itself in FP32: it may have fewer layers. So does one
-    of a live model, whose weights lie in no folder.
+    Where hidden states are compared a pruned model learns from itself in FP32: it may have fewer layers.
     """
     named = pruning.options.teacher_model_name_or_path
     if named is not None:
         return Path(named)
-    live = pruning.folder.template is not None
-    if live or TRAINED not in plan.steps or pruning.options.losses(STEP)["distill_hidden"]:
+    if TRAINED not in plan.steps or pruning.options.losses(STEP)["distill_hidden"]:
         return None
-    return pruning.unpruned(plan.pruning).path
+    return pruning.unpruned(plan.pruning)

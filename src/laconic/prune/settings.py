@@ -12,7 +12,7 @@ from typing import Any
 
 from ..carve import Shape, shape_for
 from ..errors import UserError, nearest
-from ..train.loss_settings import Augment, Criterion, check_losses, function_name
+from ..train.loss_settings import Augment, Criterion, check_losses, function_name, teacher_name
 
 IMPORTANCE = ("labels", "teacher")
 
@@ -106,7 +106,7 @@ class PruneSettings:
         for name in ("width_mult_list", "depth_mult_list"):
             plain[name] = [str(share) for share in plain[name]]
         plain |= {name: function_name(plain[name]) for name in ("augment", "criterion")}
-        return {**plain, "teacher": None if self.teacher is None else str(self.teacher)}
+        return {**plain, "teacher": teacher_name(self.teacher)}
 
 
 def parse_shares(given: Any, option: str) -> tuple[Fraction, ...]:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError, nearest
+from ..folder import ModelFolder
 from ..quantize.weights import CPU_CLASSES, KINDS
-from ..train.loss_settings import Augment, Criterion, check_losses, check_number, function_name
+from ..train.loss_settings import Augment, Criterion, check_losses, check_number, function_name, teacher_name
 
 MOVING, WINDOW, AT_RUN_TIME = "moving_average_abs_max", "range_abs_max", "abs_max"
 RANGES = (MOVING, WINDOW, AT_RUN_TIME)
@@ -40,8 +41,8 @@ class QatSettings:
     distill_logits: float = 1.0
     distill_temperature: float = 1.0
     label_loss: float = 1.0
-    teacher: Path | None = None
-    """A model folder; None: the model itself, in FP32."""
+    teacher: Path | ModelFolder | None = None
+    """A model folder, or the model that this one was pruned from; None: the model itself, in FP32."""
     augment: Augment | None = None
     """Applied to each batch before teacher and student see it; from Python only."""
     criterion: Criterion | None = None
@@ -79,4 +80,4 @@ class QatSettings:
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         plain |= {name: function_name(plain[name]) for name in ("augment", "criterion")}
         plain["algo_list"] = list(self.algo_list)
-        return {**plain, "teacher": None if self.teacher is None else str(self.teacher)}
+        return {**plain, "teacher": teacher_name(self.teacher)}

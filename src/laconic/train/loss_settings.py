@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..errors import UserError
+from ..folder import ModelFolder
 
 Augment = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """From a batch (tensors by name, labels among them) to another: more rows, words replaced."""
@@ -36,8 +37,8 @@ class LossSettings(Protocol):
         """Weight of the labels."""
 
     @property
-    def teacher(self) -> Path | None:
-        """A model folder; None: the model itself as it was."""
+    def teacher(self) -> Path | ModelFolder | None:
+        """A folder that the user named, or the model that this one was made of; None: the model itself as it was."""
 
     @property
     def augment(self) -> Augment | None:
@@ -72,3 +73,10 @@ def check_number(name: str, value: Any, fits: Callable[[float], bool], expected:
 def function_name(given: Callable[..., Any] | None) -> str | None:
     """How a function is told of in plain types."""
     return given and f"{given.__module__}.{getattr(given, '__qualname__', type(given).__qualname__)}"
+
+
+def teacher_name(teacher: Path | ModelFolder | None) -> str | None:
+    """How a teacher is told of in plain types: a model in memory lies in a folder of a moment."""
+    if isinstance(teacher, ModelFolder):
+        return teacher.name
+    return None if teacher is None else str(teacher)

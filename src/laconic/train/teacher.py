@@ -11,6 +11,7 @@ from ..carve import shape_of
 from ..engines.torch import load_module
 from ..errors import UserError
 from ..families import Family, find
+from ..folder import ModelFolder
 from .loss_settings import LossSettings
 
 
@@ -18,6 +19,9 @@ def open_teacher(model: nn.Module, family: Family | None, settings: LossSettings
     """The teacher and its family, which only hidden states ask for: without them it may be None."""
     if settings.teacher is None:
         return model, family
+    if isinstance(settings.teacher, ModelFolder):  # what the model was made of: it fits
+        teacher = settings.teacher.load()
+        return teacher, find(teacher) if family is not None else None
     where = str(settings.teacher)
     teacher = load_module(settings.teacher)
     own = find(teacher) if family is not None else None
@@ -44,4 +48,5 @@ def teacher_marks(settings: LossSettings) -> list[str]:
     """What the teacher's files hold, as hashes; none where the model teaches itself."""
     if settings.teacher is None:
         return []
-    return [sha256(path) for path in sorted(settings.teacher.iterdir()) if path.is_file()]
+    place = settings.teacher.path if isinstance(settings.teacher, ModelFolder) else settings.teacher
+    return [sha256(path) for path in sorted(place.iterdir()) if path.is_file()]
