@@ -31,6 +31,7 @@ def chances(folder: Path, *texts: str) -> list[float]:
         return list(model(**tokenizer(*texts, return_tensors="pt")).logits[0].softmax(-1).tolist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["model", "artifact"])
 def test_a_text_a_line_gives_an_answer_a_line(
     kind: str, laconic: Laconic, model_folder: Folder, request: pytest.FixtureRequest

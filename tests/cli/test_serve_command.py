@@ -100,6 +100,7 @@ def test_cores_are_shared(asked, cores, given):
     assert share_cores(*asked, cores=cores) == given
 
 
+@pytest.mark.slow
 def test_what_is_served_is_told_as_json(folder):
     from serving import in_process
 

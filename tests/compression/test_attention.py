@@ -26,6 +26,8 @@ from laconic.quantize.targets import find_targets
 from laconic.tasks import Feature
 from widths import learnt
 
+pytestmark = pytest.mark.slow  # what its fixtures make takes long
+
 OWN, STANDARD = "onnx/model_attention.onnx", "onnx/model_quantized.onnx"
 
 

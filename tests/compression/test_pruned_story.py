@@ -21,6 +21,8 @@ from learnable import asked, conll, split, squad, tagged, tiny
 from report_page import check_reports
 from widths import learnt
 
+pytestmark = pytest.mark.slow  # what its fixtures make takes long
+
 WIDTH = "width_mult_0.75"
 TRAINED = ("dynabert", "dynabert+ptq", "embeddings+dynabert", "ptq, dynabert, embeddings", "dynamic dynabert")
 CUT = ("prune_embeddings", "ptq+prune_embeddings", "prune_embeddings+dynamic", "embeddings+prune_embeddings",

@@ -80,6 +80,7 @@ def test_every_strategy_in_one_call_trains_each_model_once(folder, tmp_path):
     assert scores["qat"] == pytest.approx(torch_score, abs=0.021)
 
 
+@pytest.mark.slow
 def test_command_line_trains_and_writes_an_artifact(folder, tmp_path, capfd):
     words = ["--strategy", "qat", "--train_file", folder / "train.jsonl", "--eval_file", folder / "dev.jsonl"]
     words += [word for name, value in QUICK.items() for word in (f"--{name}", value)]

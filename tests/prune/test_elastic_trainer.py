@@ -65,6 +65,7 @@ def test_training_lowers_the_loss(model, tmp_path):
     assert losses[-1] < losses[0] - 0.01
 
 
+@pytest.mark.slow
 def test_training_beats_pruning_alone(prunable, tmp_path):
     # Wild weights, so that every head matters; the rows' labels are the model's own answers.
     folder = open_folder(prunable())
@@ -136,6 +137,7 @@ def test_bf16_trains_and_scores(model, tmp_path):
     assert scored["eval_width_mult_0.5_accuracy"] > 0.5
 
 
+@pytest.mark.slow
 def test_augmentation_is_seen_by_teacher_and_student_and_is_the_same_by_seed(model, tmp_path):
     drawn = []
 
@@ -159,6 +161,7 @@ def test_augmentation_is_seen_by_teacher_and_student_and_is_the_same_by_seed(mod
     assert drawn[0] != drawn[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_trains_in_width_and_depth(prunable, tmp_path, family):
     folder = open_folder(prunable(family))

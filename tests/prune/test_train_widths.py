@@ -244,6 +244,7 @@ def test_a_teacher_that_does_not_fit_is_refused(model, tmp_path, fields, setting
     assert message in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("student", "teacher"), [("bert", "distilbert"), ("distilbert", "bert")])
 def test_a_teacher_of_another_family_is_given_its_own_inputs(model, tmp_path, student, teacher):
     names = {"id2label": model.config["id2label"], "label2id": model.config["label2id"]}

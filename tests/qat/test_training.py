@@ -50,6 +50,7 @@ def trained(subject, tmp_path_factory):
     return train(subject, tmp_path_factory.mktemp("trained") / "work")
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_what_the_engines_compute(subject, trained, tmp_path):
     proto = graph_of(load_module(trained.folder))
     onnx.save_model(write_onnxruntime(proto, trained.quant_map), tmp_path / "fused.onnx")

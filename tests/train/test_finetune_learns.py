@@ -86,6 +86,7 @@ def test_single_label_learns_and_reports_what_scikit_learn_finds(make: Any, tmp_
     assert config["problem_type"] == "single_label_classification"
 
 
+@pytest.mark.slow
 def test_several_labels_learn_and_report_the_micro_f1(tmp_path: Path) -> None:
     done = train(tmp_path, split(tmp_path, several, jsonl, "jsonl"), "multi_label_classification", num_train_epochs=8)
     rows = read(tmp_path / "dev.jsonl").records
@@ -98,6 +99,7 @@ def test_several_labels_learn_and_report_the_micro_f1(tmp_path: Path) -> None:
     assert done.score.value > f1_score(golds, np.ones_like(found), average="micro") + 0.05
 
 
+@pytest.mark.slow
 def test_regression_learns_and_reports_the_correlation(tmp_path: Path) -> None:
     done = train(tmp_path, split(tmp_path, number, tsv, "tsv"), "regression", num_train_epochs=6)
     rows = read(tmp_path / "dev.tsv").records
@@ -110,6 +112,7 @@ def test_regression_learns_and_reports_the_correlation(tmp_path: Path) -> None:
     assert AutoModelForSequenceClassification.from_pretrained(done.folder).num_labels == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["BIOES", "BMES", "IOB1", "IOB2"])
 def test_tags_of_every_scheme_learn_and_report_what_seqeval_finds(scheme: str, tmp_path: Path) -> None:
     files = split(tmp_path, tagged(scheme), conll, "conll")
@@ -133,6 +136,7 @@ def test_tags_of_every_scheme_learn_and_report_what_seqeval_finds(scheme: str, t
     assert done.task.labels == tuple(tags)
 
 
+@pytest.mark.slow
 def test_answers_learn_though_a_gold_stands_nowhere(tmp_path: Path) -> None:
     files = split(tmp_path, asked, squad, "json")
     content = json.loads(files[0].read_text())
@@ -158,6 +162,7 @@ def test_answers_learn_though_a_gold_stands_nowhere(tmp_path: Path) -> None:
     assert done.score.metrics["em"] > 0.8
 
 
+@pytest.mark.slow
 def test_notes_become_the_defaults_of_evaluate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = split(tmp_path, single, tsv, "tsv")
     model = tiny(tmp_path / "encoder")

@@ -130,6 +130,7 @@ def test_interrupted_run_goes_on_to_the_same_bytes(stop_at: int, place: Path, wh
     assert left_behind(tmp_path) == ["cut"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["data", "seed", "config"])
 def test_checkpoints_of_another_input_are_not_taken_up(change: str, place: Path, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
