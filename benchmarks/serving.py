@@ -5,7 +5,7 @@
 ARTIFACT is a classifier's (the claim is for INT8 MRPC), ROWS its labelled rows. One worker; traffic stays on 127.0.0.1.
 load: closed-loop clients against predict over the same rows, in turn, all on the same cores. one_core: beside a plain
 FastAPI handler (needs fastapi), both on one core, clients on another. memory: resident memory over many requests.
-overload: four times what it can do. drain: SIGTERM under load. Takes about 15 minutes on a quiet machine.
+overload: four times what it can do. drain: SIGTERM under load. Takes about 25 minutes on a quiet machine.
 To try it: --seconds 1 --rounds 1 --requests 500.
 """
 
@@ -226,8 +226,8 @@ def main() -> None:
     parser.add_argument("rows", type=Path)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--clients", nargs="+", type=int, default=CLIENTS)
-    parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=7.0)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--requests", type=int, default=100_000)
     parser.add_argument("--overload_seconds", type=float, default=60.0)
     parser.add_argument("--out", type=Path)
