@@ -121,7 +121,9 @@ def test_killed_and_ctrl_c_with_workers(predict: Laconic, artifact: Artifact, tm
     done = 0
     for sent, code in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)):
         command = [sys.executable, "-m", "laconic", *map(str, words)]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=_heeds_ctrl_c
+        )
         _until(lambda: parts.is_dir() and _count(parts) >= done + 2, process)  # noqa: B023 - called at once
         if sent == signal.SIGKILL:
             process.kill()
@@ -138,6 +140,11 @@ def test_killed_and_ctrl_c_with_workers(predict: Laconic, artifact: Artifact, tm
     answers = runtime.load(artifact("text"), "onnxruntime", 1).predict(inputs("text", given))
     found = [json.loads(line) for line in output.read_text().splitlines()]
     assert near(found, [answer.as_json() for answer in answers] * TIMES)
+
+
+def _heeds_ctrl_c() -> None:
+    """Of tests that a script runs in the background a shell has said that they do not, and processes inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _count(parts: Path) -> int:
