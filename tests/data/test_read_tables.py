@@ -197,3 +197,40 @@ def test_option_without_effect_is_refused(tmp_path):
     assert "Did you mean 'csv'?" in message(file, format="cvs")
     assert "The 'split' option needs a folder" in message(file, split="train")
     assert "must be one character" in message(write(tmp_path, "a.csv", "a,b\n"), delimiter="||")
+
+
+ROWS = "".join(f"好书 {i}\t{'差' if i % 3 else '好'}\n" for i in range(12))
+NUMBERS = "".join(f"好书 {i}\t{i / 4}\n" for i in range(12))
+
+
+@pytest.mark.parametrize("rows", [ROWS, NUMBERS])
+def test_names_in_other_words_are_asked_about_not_taken_as_a_row(tmp_path, rows):
+    file = write(tmp_path, "a.tsv", "评论\t情感\n" + rows)
+    told = message(file)
+    assert told.startswith(
+        f"{file}:1: Does the first line name the columns? Its last field, '情感', stands in no other"
+    )
+    assert "--header true --text_column '评论' --label_column '情感'" in told
+    assert "--header false" in told
+    assert read(file, header=True).columns == ("评论", "情感")
+    assert len(read(file, header=False)) == 13
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ROWS,
+        "一本书\t好\n" + ROWS,
+        "一本书\t一般\n" + ROWS + "另一本\t很好\n",  # two labels that stand once
+        "评论\t情感\n" + "".join(ROWS.splitlines(keepends=True)[:7]),  # too few to tell
+        "".join(f"a question {i}\tits pair {i}\n" for i in range(12)),
+    ],
+)
+def test_a_first_row_like_the_others_is_a_row(tmp_path, text):
+    assert len(read(write(tmp_path, "a.tsv", text))) == text.count("\n")
+
+
+def test_a_column_that_the_first_row_names_is_told_of(tmp_path):
+    rows = read(write(tmp_path, "a.tsv", "编号\t来源\t评论\t情感\n1\tx\t好\t1\n"))
+    with pytest.raises(UserError, match="stands in the first row: say --header true"):
+        rows.column("text_column", "评论", ("text",))

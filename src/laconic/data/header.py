@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from ..errors import UserError
@@ -14,6 +15,10 @@ label_desc category class target score sentiment quality gold_label is_duplicate
 """
 KNOWN = frozenset(USUAL.split())
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+FEWEST = 8
+"""Rows that it takes to doubt the one before them."""
+MOST = 1000
+"""Different last fields beyond which they are no labels."""
 
 
 def is_header(fields: Sequence[str]) -> bool:
@@ -52,3 +57,33 @@ def default_names(width: int) -> tuple[str, ...]:
     """
     usual = {1: ("text",), 2: ("text", "label"), 3: ("text", "text_pair", "label")}
     return usual.get(width, tuple(f"column_{place}" for place in range(1, width + 1)))
+
+
+class Doubt:
+    """A first row without any usual name was taken as data, its last field as a label: is that like the others?
+
+    A header in other words, `评论` and `情感`, would else become a row with a label of its own, without a word.
+    """
+
+    def __init__(self, fields: Sequence[str], where: str) -> None:
+        self.fields, self.where = fields, where
+        self.others: Counter[str] = Counter()
+
+    def look_at(self, label: str) -> None:
+        """Count the label of another row."""
+        if len(self.others) <= MOST:
+            self.others[label] += 1
+
+    def settle(self) -> None:
+        """Refuse to guess where the first row's label stands in no other row and all others do, or are numbers."""
+        label = self.fields[-1]
+        if self.others.total() < FEWEST or label in self.others or len(self.others) > MOST:
+            return
+        numbers = all(NUMBER.fullmatch(other) for other in self.others) and not NUMBER.fullmatch(label)
+        if numbers or min(self.others.values()) > 1:
+            named = f"--text_column '{self.fields[0]}' --label_column '{label}'"
+            raise UserError(
+                f"Does the first line name the columns? Its last field, '{label}', stands in no other row.",
+                where=self.where,
+                hint=f"If it does: --header true {named}. If it is a row like the others: --header false.",
+            )

@@ -64,10 +64,13 @@ class Rows:
         """Find a column: the one that the option names (it must exist), else the first usual name there is."""
         if asked is not None:
             if asked not in self.columns:
+                hint = nearest(asked, self.columns)
+                if self.records and asked in self.records[0].values():
+                    hint = "It stands in the first row: say --header true if that row names the columns."
                 raise UserError(
                     f"There is no column '{asked}' (option '{option}'). Columns here: {', '.join(self.columns)}.",
                     where=self.source,
-                    hint=nearest(asked, self.columns),
+                    hint=hint,
                 )
             return asked
         return next((name for name in usual if name in self.columns), None)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..errors import UserError
-from .header import default_names, header_names, is_header
+from .header import Doubt, default_names, header_names, is_header
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +21,7 @@ def records(
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Name the fields of each (line, fields); rows of another width than the first are refused."""
     names: tuple[str, ...] | None = None
+    doubt: Doubt | None = None
     count = broken = 0
     for line, fields in rows:
         if names is None:
@@ -28,6 +29,8 @@ def records(
                 names = header_names(fields, f"{source}:{line}")
                 continue
             names = default_names(len(fields))
+            if header is None and "label" in names:
+                doubt = Doubt(fields, f"{source}:{line}")
         if len(fields) != len(names):
             if names in BROKEN_AT_THE_SOURCE:
                 broken += 1
@@ -38,8 +41,12 @@ def records(
                 hint=f"Check for a stray or missing {separator}.",
             )
         count += 1
+        if doubt is not None and count > 1:
+            doubt.look_at(fields[-1])
         yield line, dict(zip(names, fields, strict=True))
     if broken:
         log.warning("%s: %d broken rows left out, as is usual for this corpus.", source, broken)
+    if doubt is not None:
+        doubt.settle()
     if not count:
         raise UserError("The file has a header but no rows.", where=source)
