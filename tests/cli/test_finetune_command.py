@@ -43,6 +43,8 @@ def test_one_object_or_three_lines_come_out(laconic: Laconic, place: Path, tmp_p
     assert plain.code == 0
     assert f"accuracy {100 * shown.json['score']:.2f}" in plain.out
     assert f"Next: laconic export --model_name_or_path {tmp_path / 'b'}" in plain.out
+    others = [line for line in plain.err.splitlines() if not line.startswith("fine-tune: ")]
+    assert others == [], "no bar of transformers' own"
 
 
 def test_options_of_transformers_have_their_effect(

@@ -24,7 +24,7 @@ from transformers.trainer_callback import PrinterCallback
 from .. import __version__, folder, tasks
 from ..carve.model import model_class
 from ..data.rows import Rows
-from ..engines.torch import check_finite, input_names
+from ..engines.torch import check_finite, input_names, quiet_transformers
 from ..errors import Failure, UserError
 from ..measure.score import Score, score
 from ..options import KINDS, TaskOptions
@@ -214,7 +214,7 @@ def _score(trainer: TaskTrainer, task: Task, encoder: Encoder, examples: Sequenc
 def _write(done: _Trained, source: str | Path, task: Task, output: Path, overwrite: bool) -> None:
     final = done.score
     with whole_folder(output, overwrite=overwrite) as scratch:
-        with as_os_errors():
+        with as_os_errors(), quiet_transformers():
             done.model.save_pretrained(scratch)
         AutoTokenizer.from_pretrained(str(source), local_files_only=True).save_pretrained(scratch)
         files = sorted(path.name for path in scratch.iterdir())
