@@ -230,6 +230,12 @@ def test_a_first_row_like_the_others_is_a_row(tmp_path, text):
     assert len(read(write(tmp_path, "a.tsv", text))) == text.count("\n")
 
 
+def test_names_of_pairs_are_told_in_order(tmp_path):
+    rows = "".join(f"a {i}\tb {i}\t{i % 2}\n" for i in range(12))
+    told = message(write(tmp_path, "a.tsv", "früher\tspäter\tgleich\n" + rows))
+    assert "--text_column 'früher' --text_pair_column 'später' --label_column 'gleich'" in told
+
+
 def test_a_column_that_the_first_row_names_is_told_of(tmp_path):
     rows = read(write(tmp_path, "a.tsv", "编号\t来源\t评论\t情感\n1\tx\t好\t1\n"))
     with pytest.raises(UserError, match="stands in the first row: say --header true"):

@@ -81,7 +81,8 @@ class Doubt:
             return
         numbers = all(NUMBER.fullmatch(other) for other in self.others) and not NUMBER.fullmatch(label)
         if numbers or min(self.others.values()) > 1:
-            named = f"--text_column '{self.fields[0]}' --label_column '{label}'"
+            names = zip(default_names(len(self.fields)), self.fields, strict=True)
+            named = " ".join(f"--{name}_column '{field}'" for name, field in names)
             raise UserError(
                 f"Does the first line name the columns? Its last field, '{label}', stands in no other row.",
                 where=self.where,
