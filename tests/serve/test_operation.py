@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -143,6 +145,25 @@ def test_sigterm_ends_the_command_in_order(folders):
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
         assert process.stderr.read() == ""
+
+
+EARLY = """
+import os, signal, sys
+from laconic.serve.run import bind, last_signals, open_models, serve
+from laconic.serve.settings import Settings
+
+settings = Settings({"text": sys.argv[1]}, "127.0.0.1", 0, "onnxruntime", 1, 1, 1)
+models = open_models(settings)
+with last_signals() as told:
+    os.kill(os.getpid(), signal.SIGTERM)
+    serve(models, settings, bind("127.0.0.1", 0), lambda: None, told=told)
+"""
+
+
+@pytest.mark.slow
+def test_a_signal_that_comes_before_the_server_is_there_ends_it(folders):
+    done = subprocess.run([sys.executable, "-c", EARLY, folders["text"]], timeout=30, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 
 from uvicorn import Config, Server
@@ -103,11 +104,14 @@ class OneWrite:
 
 
 class PatientServer(Server):
-    """uvicorn's server, which looks at its connections once a second."""
+    """uvicorn's server, which looks at its connections once a second; it ends at once if it was `told` to before."""
 
-    def __init__(self, config: Config, client_timeout: float, on_drain: Any, on_started: Any) -> None:
+    def __init__(
+        self, config: Config, client_timeout: float, on_drain: Any, on_started: Any, told: Collection[int] = ()
+    ) -> None:
         super().__init__(config)
         self._client_timeout, self._on_drain, self._on_started = client_timeout, on_drain, on_started
+        self._told = told
 
     async def startup(self, sockets: Any = None) -> None:
         """Tell that requests are taken."""
@@ -118,7 +122,7 @@ class PatientServer(Server):
         """Cut off who is too slow."""
         if counter % 10 == 0:
             self._cut_off()
-        return await super().on_tick(counter)
+        return await super().on_tick(counter) or bool(self._told)
 
     async def shutdown(self, sockets: Any = None) -> None:
         """Drain; slow clients do not keep the server from ending."""

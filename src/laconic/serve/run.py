@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
@@ -44,8 +44,8 @@ def run(settings: Settings, started: Callable[[str], None]) -> None:
         settings = replace(settings, engines=found)
     if settings.workers == 1:
         models = open_models(settings)
-        with last_signals():
-            serve(models, settings, listening, lambda: started(address))
+        with last_signals() as told:
+            serve(models, settings, listening, lambda: started(address), told=told)
         return
     from .workers import supervise
 
@@ -71,8 +71,12 @@ def serve(
     listening: socket.socket,
     started: Callable[[], None],
     parent: Joined | None = None,
+    told: Collection[int] = (),
 ) -> None:
-    """Answer requests in this process until a signal comes or `parent` ends; all that was taken is answered."""
+    """Answer requests in this process until a signal comes or `parent` ends; all that was taken is answered.
+
+    `told` holds signals that came before there was a server to heed them.
+    """
     limits = settings.limits
     app = App(models, limits, settings.api_key, settings.streams)
     config = Config(
@@ -94,7 +98,7 @@ def serve(
     def drain() -> None:
         app.ready = False
 
-    server = PatientServer(config, limits.client_timeout, drain, started)
+    server = PatientServer(config, limits.client_timeout, drain, started, told)
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent, server), daemon=True).start()
     try:
@@ -104,11 +108,15 @@ def serve(
 
 
 @contextmanager
-def last_signals() -> Iterator[None]:
-    """Pass over the signal that stopped uvicorn: it raises it once more at its end, for whoever handled it before."""
-    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
+def last_signals() -> Iterator[Collection[int]]:
+    """Pass over the signal that stopped uvicorn: it raises it once more at its end, for whoever handled it before.
+
+    Gives the signals that come while uvicorn does not listen for them, as they come: before its start they count.
+    """
+    told: list[int] = []
+    before = {n: signal.signal(n, lambda number, _: told.append(number)) for n in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield
+        yield told
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

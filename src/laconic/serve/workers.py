@@ -128,5 +128,5 @@ def _work(settings: Settings, listening: socket.socket, said: Connection) -> Non
     except UserError as error:
         said.send(error)
         return
-    with last_signals():
-        serve(models, settings, listening, lambda: said.send("ready"), parent)
+    with last_signals() as told:
+        serve(models, settings, listening, lambda: said.send("ready"), parent, told)
