@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from fractions import Fraction
 
 import pytest
@@ -195,6 +196,15 @@ def test_unknown_and_reserved_shapes_are_refused(prunable):
         elastic(model).carved("thin")
     with pytest.raises(UserError, match="A shape cannot be called 'full'"):
         Elastic(model, {"full": Shape((1,), (8,), (0,))})
-    model.gradient_checkpointing_enable()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # its name since transformers 5.23 is another
+        model.gradient_checkpointing_enable()
     with pytest.raises(UserError, match="Gradient checkpointing does not work"):
         elastic(model)
+
+
+def test_looking_at_a_model_warns_of_nothing(prunable, recwarn):
+    model = load_module(prunable())
+    recwarn.clear()
+    elastic(model)("half", **batch_for(model))
+    assert not [str(one.message) for one in recwarn if issubclass(one.category, (FutureWarning, DeprecationWarning))]

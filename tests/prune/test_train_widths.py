@@ -170,10 +170,10 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
     "no eval rows": ({"eval_examples": []}, "There are no eval rows to choose widths by"),
     "dtype": ({"input_dtype": "int8"}, "'input_dtype' option must be int64 or int32. Got 'int8'"),
     "half a head": ({"settings": PruneSettings(width_mult_list="1/10")}, "less than half a head"),
-    "checkpointing": (
-        {"training": {"gradient_checkpointing": True}},
-        "'--gradient_checkpointing' option has no effect",
-    ),
+    **{
+        name: ({"training": {name: True}}, f"'--{name}' option has no effect")
+        for name in ("gradient_checkpointing", "activation_checkpointing")
+    },
     "smoothing": ({"training": {"label_smoothing_factor": 0.1}}, "'--label_smoothing_factor' option has no effect"),
     "by epoch": ({"training": {"save_strategy": "epoch"}}, "'--save_strategy' option must be steps"),
     "batch": (

@@ -178,6 +178,7 @@ def test_ranges_at_run_time_give_layers_without_range(subject, tmp_path):
     ("training", "said"),
     [
         ({"gradient_checkpointing": True}, "no effect on quantization-aware training"),
+        ({"activation_checkpointing": True}, "no effect on quantization-aware training"),
         ({"save_strategy": "epoch"}, "must be steps"),
     ],
 )

@@ -26,6 +26,7 @@ from ..train.isolated import isolated
 from ..train.keep_best import RECORD, KeepBest, score_from_json
 from ..train.resume import fingerprint, resume
 from ..train.scored_run import (
+    CHECKPOINTING,
     check_work,
     forget_checkpoints,
     make_trainer,
@@ -43,7 +44,7 @@ from .prune_only import check_labels, ordered_model
 from .settings import PruneSettings, Target
 
 REFUSED = {
-    "gradient_checkpointing": "Elastic widths lend their weights for one call only.",
+    **dict.fromkeys(CHECKPOINTING, "Elastic widths lend their weights for one call only."),
     "neftune_noise_alpha": "The student's embeddings are compared with the teacher's.",
     "torch_compile": "Elastic widths are no fixed graph.",
 }

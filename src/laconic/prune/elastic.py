@@ -33,7 +33,7 @@ class Elastic(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
         self.shapes = dict(shapes)
         if FULL in self.shapes:
             raise UserError(f"A shape cannot be called '{FULL}': that is the model itself.")
-        if getattr(model, "is_gradient_checkpointing", False):
+        if any(getattr(part, "gradient_checkpointing", False) for part in model.modules()):
             self.gradient_checkpointing_enable()
         places = locate(model, self.family)
         # In tuples, out of reach of nn.Module: a skeleton's tensors are nobody's parameters.
@@ -70,6 +70,9 @@ class Elastic(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
         """Refuse what `transformers.Trainer` calls when told `gradient_checkpointing`."""
         what = "Gradient checkpointing does not work with elastic widths."
         raise UserError(what, hint="Leave out --gradient_checkpointing.")
+
+    activation_checkpointing_enable = gradient_checkpointing_enable
+    """Its name from transformers 5.23 on."""
 
     def _lookup(self, shape: str) -> tuple[Any, dict[str, Slice]]:
         if shape == FULL:

@@ -25,6 +25,7 @@ from ..train.keep_best import RECORD, KeepBest, score_from_json
 from ..train.model_folder import save_model
 from ..train.resume import fingerprint, resume
 from ..train.scored_run import (
+    CHECKPOINTING,
     ScoreAtTheStart,
     check_work,
     forget_checkpoints,
@@ -43,7 +44,7 @@ from .settings import QatSettings
 from .start import find_start, first_position_only
 
 REFUSED = {
-    "gradient_checkpointing": "Inputs would be looked at twice.",
+    **dict.fromkeys(CHECKPOINTING, "Inputs would be looked at twice."),
     "neftune_noise_alpha": "Noise would widen the ranges.",
     "torch_compile": "Ranges change with every step.",
 }

@@ -39,6 +39,8 @@ REFUSED = {
     "eval_delay": "Scores are taken every 'save_steps' steps.",
 }
 """Training options that can have their effect in none of these trainings, and why."""
+CHECKPOINTING = ("gradient_checkpointing", "activation_checkpointing")
+"""One option: the second is its name from transformers 5.23 on, and the first goes with version 6."""
 RESULT = "result.json"
 
 
