@@ -1,7 +1,6 @@
 """Four fine-tuned models in INT8, calibrated and trained: drop, fidelity, what training adds; beside it the control.
 
     python benchmarks/qat.py MODELS DATA [NAME …] [--ablate NAME] [--work DIR] [--out benchmarks/results/qat.md]
-    python benchmarks/qat.py --pool FILE… --out benchmarks/results/qat.md     what runs of single models printed, as one
 
 PTQ: of three calibrators the one whose logits move least on rows drawn from the training rows, which train nothing.
 Those rows choose the step of QAT too, which learns from the FP32 model's answers and hidden states. The control is the
@@ -14,13 +13,13 @@ INT8, with and without PACT, from the FP32 model and from labels. --work keeps t
 from __future__ import annotations
 
 import argparse
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import torch
 from subjects import SEED, Log, Split, Subject, machine, plain_graph, work_folder
@@ -161,8 +160,8 @@ def control(case: Case, log: Log) -> Predictor:
     return case.predictor(engines.load("torch", load_module(made.folder)))
 
 
-def agreement(case: Case, done: Trained, proto: Any) -> list[tuple[str, float, float]]:
-    """Of each engine: the share of dev rows' answers that are the fake-quantized model's, and the mean |Δlogit|.
+def agreement(case: Case, done: Trained, proto: Any) -> list[tuple[str, ...]]:
+    """Of each engine: the shares of argmaxes and answers on dev rows that are the fake-quantized model's, and |Δlogit|.
 
     Beside them the same of the fake-quantized model itself with embeddings changed by a millionth of each.
     """
@@ -183,9 +182,18 @@ def agreement(case: Case, done: Trained, proto: Any) -> list[tuple[str, float, f
     rows = case.split.report
     own, found = answer(faked(), rows), []
     for name, other in {**others, NUDGED: faked(NUDGE)}.items():
-        seen = compare(other, rows, own, answer(other, rows))
-        found.append((name, seen.same_answer, seen.mean_abs_logit_change or 0.0))
+        given = answer(other, rows)
+        seen = compare(other, rows, own, given)
+        shares = same_argmax(own.logits, given.logits, case.folder.task.centred_axis), seen.same_answer
+        told = *(f"{100 * share:.2f} %" for share in shares), f"{seen.mean_abs_logit_change or 0.0:.5f}"
+        found.append((case.subject.name, name, *told))
     return found
+
+
+def same_argmax(logits: Sequence[Any], others: Sequence[Any], axis: int | None) -> float:
+    """The share of equal largest places: of a row's labels, a piece's tags, a window's starts and ends."""
+    pairs = zip(logits, others, strict=True)
+    return float(np.concatenate([np.ravel(a.argmax(axis) == b.argmax(axis)) for a, b in pairs]).mean())
 
 
 @dataclass(frozen=True)
@@ -210,11 +218,6 @@ class Seen:
 
     def __str__(self) -> str:
         return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})"
-
-    @classmethod
-    def read(cls, told: str, rows: str) -> Seen:
-        """What `str` gave."""
-        return cls(*(float(number) for number in re.findall(r"-?[0-9.]+", told)), int(rows))
 
 
 def show(log: Log, case: Case, found: Mapping[str, Predictor], against: str = PTQ) -> dict[str, Seen]:
@@ -261,30 +264,6 @@ def ablate(log: Log, case: Case) -> None:
     show(log, case, found, DISTILLED)
 
 
-def pool(log: Log, files: Sequence[Path]) -> None:
-    """One table of several runs' tables, with what they say together."""
-    texts = [path.read_text(encoding="utf-8").splitlines() for path in files]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for text in texts for line in text]
-    log(texts[0][0])
-    log(texts[0][1])
-    for text in texts:
-        for line in text[2:7]:
-            if line and not line.startswith("|"):
-                log(line)
-    log()
-    log.head(*columns())
-    drops: dict[str, list[Seen]] = {}
-    for row in rows:
-        if len(row) == len(columns()) and row[-1].isdigit():
-            log.row(*row)
-            if row[1] != FP32:
-                drops.setdefault(row[1], []).append(Seen.read(row[3], row[-1]))
-            if row[1] == QAT:
-                drops.setdefault(OVER, []).append(Seen.read(row[4], row[-1]))
-    tell_pooled(log, drops)
-    tell_agreement(log, [row for row in rows if len(row) == 4 and row[2].endswith("%")])
-
-
 def tell_pooled(log: Log, drops: Mapping[str, Sequence[Seen]]) -> None:
     log()
     for what, every in drops.items():
@@ -296,18 +275,17 @@ def tell_pooled(log: Log, drops: Mapping[str, Sequence[Seen]]) -> None:
 def tell_agreement(log: Log, rows: Sequence[Sequence[str]]) -> None:
     log()
     log("The exported graph against the fake-quantized torch model, on the dev rows:")
-    log.head("model", "engine", "same answer", "mean abs. Δlogit")
+    log.head("model", "engine", "same argmax", "same answer", "mean abs. Δlogit")
     for row in rows:
         log.row(*row)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", type=Path, nargs="?")
-    parser.add_argument("data", type=Path, nargs="?")
+    parser.add_argument("models", type=Path)
+    parser.add_argument("data", type=Path)
     parser.add_argument("names", nargs="*", default=list(STEPS))
     parser.add_argument("--ablate", metavar="NAME", help="this model alone, with and without PACT and distillation")
-    parser.add_argument("--pool", type=Path, nargs="+", metavar="FILE", help="outputs of runs of single models")
     parser.add_argument("--steps", type=int, help="so many for every model (those of STEPS)")
     parser.add_argument("--rows", type=int, help="rows that choose and dev rows to report on, the first so many (all)")
     parser.add_argument("--learning_rate", type=float, default=5e-6)
@@ -315,9 +293,6 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     log = Log(asked.out)
-    if asked.pool:
-        pool(log, asked.pool)
-        return
     settings = f"--steps {asked.steps} --learning_rate {asked.learning_rate}"
     what = f" --ablate {asked.ablate} {settings}" if asked.ablate else ""
     log(f"python benchmarks/qat.py MODELS DATA{what}; {machine()}, {torch.get_num_threads()} threads train")
@@ -341,7 +316,7 @@ def main() -> None:
             trained_on = control(case, log)
             int8 = case.int8(proto, done.quant_map, "qat")
             opened.append((case, {FP32: case.exact, PTQ: point, QAT: int8, CONTROL: trained_on}))
-            agreements += [(name, *one) for one in agreement(case, done, proto)]
+            agreements += agreement(case, done, proto)
         log()
         log.head(*columns())
         drops: dict[str, list[Seen]] = {}
@@ -349,9 +324,7 @@ def main() -> None:
             for what, drop in show(log, case, found).items():
                 drops.setdefault(what, []).append(drop)
         tell_pooled(log, drops)
-        tell_agreement(
-            log, [(name, engine, f"{100 * same:.2f} %", f"{moved:.5f}") for name, engine, same, moved in agreements]
-        )
+        tell_agreement(log, agreements)
 
 
 if __name__ == "__main__":
