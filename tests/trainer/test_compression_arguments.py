@@ -219,6 +219,20 @@ def test_it_can_be_shown_and_written_as_json() -> None:
     assert arguments.to_sanitized_dict()["smooth"] == "auto"
 
 
+def test_printing_shows_what_counts_and_fills_in_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = CompressionArguments("out", strategy="qat", width_mult_list="2/3", learning_rate=1e-4)
+    before = {**arguments.to_dict(), "given": set(arguments.given)}
+    arguments.print_config()
+    said = capsys.readouterr().out.splitlines()
+    assert {**arguments.to_dict(), "given": arguments.given} == before
+    assert said[0] == "Compression options"
+    shown = {name.strip(): value.strip() for name, _, value in (line.partition(" : ") for line in said[1:])}
+    assert {"strategy": "qat", "width_mult_list": "['2/3']", "batch_num_list": "None"}.items() <= shown.items()
+    assert shown["learning_rate"] == "0.0001"  # it was set
+    assert shown["output_dir"] == "out"
+    assert "adam_beta1" not in shown  # of training, and not set
+
+
 def test_importing_laconic_stays_light() -> None:
     code = (
         "import sys, time; start = time.process_time(); import laconic; spent = time.process_time() - start;"

@@ -97,6 +97,24 @@ class CompressionArguments(_Declared):  # type: ignore[misc]
         """All fields in plain types; fractions as texts, which are read again."""
         return {name: _texts(value) for name, value in super().to_dict().items()}
 
+    def print_config(self, args: Any = None, key: str = "") -> None:
+        """Print options, one a line: those of compression and what else was set; or all of another dataclass.
+
+        It changes none of them.
+
+        >>> @dataclasses.dataclass
+        ... class DataArguments:
+        ...     dataset: str = "clue tnews"
+        >>> CompressionArguments("out").print_config(DataArguments(), "Data")
+        Data options
+        dataset                        : clue tnews
+        """
+        mine = args is None
+        shown = self.to_dict() if mine else {one.name: getattr(args, one.name) for one in dataclasses.fields(args)}
+        names = [name for name in shown if not mine or name in fields.COMPRESS | self.given | {"output_dir"}]
+        lines = [f"{name:30} : {shown[name]}" for name in names]
+        print(f"{key or ('Compression' if mine else type(args).__name__)} options", *lines, sep="\n")  # noqa: T201
+
     def _changed(self) -> set[str]:
         """Names of fields that are not at their defaults: all that a copy, which names every field, can tell."""
         usual, mine = CompressionArguments(self.output_dir).to_dict(), self.to_dict()
