@@ -164,6 +164,26 @@ def test_files_are_shared_on_disk_but_for_weights_that_onnx_must_read(
             onnx.checker.check_model(str(graph)) if graph.name != "model_onnxruntime.onnx" else onnx.load(graph)
 
 
+def test_result_tells_by_name_what_its_file_tells(everything: tuple[Place, CompressionResult]) -> None:
+    _, result = everything
+    content = json.loads((result.output_dir / "result.json").read_text())
+    told = {one["name"]: one for one in content["candidates"]}
+    assert result.scores == {name: one["score"] for name, one in told.items()}
+    assert result.sizes == {name: one["size"] for name, one in told.items()}
+    speeds = {
+        name: {int(batch): it["ratio"] for batch, it in one["speed_by_batch"].items()} for name, one in told.items()
+    }
+    assert result.speeds == speeds
+    assert {name: path.relative_to(result.output_dir) for name, path in result.paths.items()} == {
+        name: Path(one["path"]) for name, one in told.items()
+    }
+    assert result.report.read_text(encoding="utf-8").lstrip().lower().startswith("<!doctype html")
+    first, second, *others = str(result).splitlines()
+    assert first.startswith("FP32: accuracy 1.0000, ")
+    assert second.startswith(f"{content['best']} (best): accuracy {told[content['best']]['score']:.4f}, ")
+    assert len(others) == len(told) - 1
+
+
 def test_result_is_usable_after_the_run(everything: tuple[Place, CompressionResult]) -> None:
     _, result = everything
     for one in result.candidates:
