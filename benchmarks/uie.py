@@ -50,7 +50,7 @@ STRATEGIES: dict[str, tuple[str, int, dict[str, str]]] = {
     "QAT": ("qat", 24, {**ONE, "learning_rate": "1e-5", "distill_hidden": "1"}),
     "width 3/4, PTQ": (
         "dynabert+ptq",
-        40,
+        240,
         {**ONE, "learning_rate": "1e-4", "label_loss": "1", "importance_rows": "128"},
     ),
 }
