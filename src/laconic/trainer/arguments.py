@@ -109,11 +109,13 @@ class CompressionArguments(_Declared):  # type: ignore[misc]
         Data options
         dataset                        : clue tnews
         """
-        mine = args is None
-        shown = self.to_dict() if mine else {one.name: getattr(args, one.name) for one in dataclasses.fields(args)}
-        names = [name for name in shown if not mine or name in fields.COMPRESS | self.given | {"output_dir"}]
-        lines = [f"{name:30} : {shown[name]}" for name in names]
-        print(f"{key or ('Compression' if mine else type(args).__name__)} options", *lines, sep="\n")  # noqa: T201
+        if args is None:
+            told = fields.COMPRESS | self.given | {"output_dir"}
+            shown = {name: value for name, value in self.to_dict().items() if name in told}
+        else:
+            shown = {field.name: getattr(args, field.name) for field in dataclasses.fields(args)}
+        title = key or ("Compression" if args is None else type(args).__name__)
+        print(f"{title} options", *(f"{name:30} : {value}" for name, value in shown.items()), sep="\n")  # noqa: T201
 
     def _changed(self) -> set[str]:
         """Names of fields that are not at their defaults: all that a copy, which names every field, can tell."""
