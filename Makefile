@@ -2,7 +2,7 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.laconic
+STAMP := $(VENV)/.tersely
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 # One thread a worker: two workers with two threads each would fight over two cores.
 PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest --no-loadscope-reorder
@@ -10,11 +10,11 @@ PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest
 .PHONY: demo test test-all check fmt lint type docs site clean
 
 demo: $(STAMP)-demo
-	$(BIN)/laconic demo
+	$(BIN)/tersely demo
 
 test: $(STAMP)-dev lint type
 	rm -f .coverage .coverage.*
-	$(PYTEST) -n 2 --dist loadscope -m "not long" --cov=laconic --cov-report=term
+	$(PYTEST) -n 2 --dist loadscope -m "not long" --cov=tersely --cov-report=term
 
 test-all: $(STAMP)-dev lint type
 	$(PYTEST) -n 2 --dist loadscope

@@ -2,9 +2,9 @@
 
     python benchmarks/bulk.py MODELS DATA [--name mrpc] [--work DIR] [--out benchmarks/results/bulk.md]
 
-`laconic predict FILE --output OUT` from start to end as a user waits for it, one thread a worker, the INT8 model on
+`tersely predict FILE --output OUT` from start to end as a user waits for it, one thread a worker, the INT8 model on
 real rows (those of train and dev, again from the beginning until there are enough). What a start costs is a run over
-one row. Runs alternate; the answers of all are compared byte by byte. Two cores, `laconic[ray]`; about 20 minutes on
+one row. Runs alternate; the answers of all are compared byte by byte. Two cores, `tersely[ray]`; about 20 minutes on
 a quiet machine. To try it: --rows 64 --repeats 1.
 """
 
@@ -17,10 +17,10 @@ from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
 
-from scores import laconic
+from scores import tersely
 from subjects import Log, Subject, machine, work_folder
 
-from laconic import data
+from tersely import data
 
 WAYS = {
     "one process": ["--threads", "1"],
@@ -41,7 +41,7 @@ def write_rows(subject: Subject, count: int, file: Path) -> Path:
 def seconds(artifact: Path, file: Path, output: Path, words: list[str], flags: tuple[str, ...]) -> float:
     """How long a user waits."""
     started = time.monotonic()
-    laconic("predict", str(artifact), str(file), "--output", str(output), "--overwrite", *words, *flags)
+    tersely("predict", str(artifact), str(file), "--output", str(output), "--overwrite", *words, *flags)
     return time.monotonic() - started
 
 

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from peers import entropy_calibration, reader
 from subjects import plain_graph
 
-from laconic.engines import Batch
-from laconic.quantize.calibrators import CALIBRATORS
-from laconic.quantize.ptq import PtqSettings, ptq
-from laconic.quantize.ranges import settle_ranges
-from laconic.quantize.samples import Samples
-from laconic.quantize.targets import find_targets
-from laconic.tasks import Feature
+from tersely.engines import Batch
+from tersely.quantize.calibrators import CALIBRATORS
+from tersely.quantize.ptq import PtqSettings, ptq
+from tersely.quantize.ranges import settle_ranges
+from tersely.quantize.samples import Samples
+from tersely.quantize.targets import find_targets
+from tersely.tasks import Feature
 
 LENGTH = 128
 GRID = {"4_1": 4, "4_4": 16, "4_16": 64}
@@ -100,9 +100,9 @@ def batches(ids: Ids) -> list[Batch]:
 
 
 WORK: dict[str, Callable[[Path, Ids], None]] = {
-    "laconic": ours,
-    "laconic grid": grid,
-    "laconic grid, ranges alone": grid_ranges,
+    "tersely": ours,
+    "tersely grid": grid,
+    "tersely grid, ranges alone": grid_ranges,
     "Entropy": calibrator("Entropy"),
     "Percentile": calibrator("Percentile"),
     "quantize_static Entropy": quantize_static,

@@ -24,10 +24,10 @@ import numpy as np
 from calibrate_once import GRID, LENGTH, resident
 from subjects import Log, Subject, machine
 
-from laconic import data, runtime
-from laconic.artifact import Artifact
-from laconic.quantize.calibrators import CALIBRATORS
-from laconic.tasks import Columns
+from tersely import data, runtime
+from tersely.artifact import Artifact
+from tersely.quantize.calibrators import CALIBRATORS
+from tersely.tasks import Columns
 
 Took = dict[str, float] | None
 """Seconds and peak_mb; None: stopped, as it passed the limit."""
@@ -79,8 +79,8 @@ def show_cost(log: Log, run: Callable[[str, int], Took], rows: int, rounds: int)
     """All in turn; on a machine that others share the seconds of CPU are the steadier figure."""
     ours = f"{len(CALIBRATORS)} algorithms × {len(GRID)} sets of up to {rows} rows"
     said = {
-        "laconic grid": f"{ours}, all that ptq decides",
-        "laconic grid, ranges alone": f"{ours}, ranges",
+        "tersely grid": f"{ours}, all that ptq decides",
+        "tersely grid, ranges alone": f"{ours}, ranges",
         "quantize_static Entropy": f"one algorithm, {rows} rows, its graph written",
         "Entropy": f"one algorithm, {rows} rows, ranges",
     }
@@ -133,7 +133,7 @@ def main() -> None:
 
         log(f"Memory: the process's peak, libraries and model included; stopped above {arguments.limit_gb:g} GB.")
         theirs = (few, max(many // 4, 1))
-        show_memory(log, run, {"laconic": (few, many), "Entropy": theirs, "Percentile": theirs})
+        show_memory(log, run, {"tersely": (few, many), "Entropy": theirs, "Percentile": theirs})
         log()
         log("Time:")
         show_cost(log, run, arguments.rows, arguments.rounds)

@@ -17,13 +17,13 @@ from typing import Any
 import onnx
 from subjects import Log, Subject, machine, plain_graph, work_folder
 
-from laconic import engines
-from laconic.artifact import Artifact, read
-from laconic.engines.cpu import CLASSES
-from laconic.measure.benchmark import Contestant, alternate, full_batch
-from laconic.measure.footprint import footprint
-from laconic.runtime.choose import pairs, ranked
-from laconic.runtime.load import open_encoder
+from tersely import engines
+from tersely.artifact import Artifact, read
+from tersely.engines.cpu import CLASSES
+from tersely.measure.benchmark import Contestant, alternate, full_batch
+from tersely.measure.footprint import footprint
+from tersely.runtime.choose import pairs, ranked
+from tersely.runtime.load import open_encoder
 
 LENGTH = 128
 STRATEGIES = ("embeddings", "ptq", "ptq+embeddings")

@@ -2,7 +2,7 @@
 
     python benchmarks/int8_accuracy.py MODELS DATA [NAME …] [--peers DIR] [--all] [--out benchmarks/results/….md]
 
-Calibration rows are training rows drawn by seed 42; dev rows score. Each line is what `laconic compress --strategy ptq`
+Calibration rows are training rows drawn by seed 42; dev rows score. Each line is what `tersely compress --strategy ptq`
 with the line's options gives. DIR/NAME holds what benchmarks/peers.py wrote. Takes about 30 minutes on 2 cores.
 """
 
@@ -19,18 +19,18 @@ from peers import PEERS
 from scores import SETTINGS, SHOWN
 from subjects import Log, Subject, machine
 
-from laconic import data, engines
-from laconic.compression.candidate import Candidate, write_candidate
-from laconic.compression.divide import Data, divide_rows
-from laconic.compression.make import Made, equal, make
-from laconic.compression.options import CompressOptions
-from laconic.compression.story import compress
-from laconic.engines.cpu import cpu
-from laconic.measure.score import Comparison, Score
-from laconic.measure.score import compare as compare_scores
-from laconic.measure.score import score as score_rows
-from laconic.quantize.calibrators import CALIBRATORS
-from laconic.runtime import Predictor
+from tersely import data, engines
+from tersely.compression.candidate import Candidate, write_candidate
+from tersely.compression.divide import Data, divide_rows
+from tersely.compression.make import Made, equal, make
+from tersely.compression.options import CompressOptions
+from tersely.compression.story import compress
+from tersely.engines.cpu import cpu
+from tersely.measure.score import Comparison, Score
+from tersely.measure.score import compare as compare_scores
+from tersely.measure.score import score as score_rows
+from tersely.quantize.calibrators import CALIBRATORS
+from tersely.runtime import Predictor
 
 DEFAULTS, NNCF = "defaults", PEERS["nncf"].name
 VARIANTS: tuple[dict[str, Any], ...] = (
@@ -80,7 +80,7 @@ class Bench:
         return self._reference
 
     def defaults(self) -> Line:
-        """What `laconic compress --strategy ptq` chose."""
+        """What `tersely compress --strategy ptq` chose."""
         best = self.result.best
         if self._engine not in (None, best.engine):
             return self._measure(best.candidate)

@@ -20,19 +20,19 @@ import onnx
 from peers import PEERS
 from subjects import Log, Subject, machine, plain_graph, work_folder
 
-from laconic import artifact as artifacts
-from laconic import engines, runtime
-from laconic.engines.cpu import cpu
-from laconic.graphs.write_onnxruntime import write_onnxruntime
-from laconic.graphs.write_qdq import write_qdq
-from laconic.measure.benchmark import Contestant, Timing, alternate, full_batch
-from laconic.quantize.ptq import PtqSettings, ptq
-from laconic.quantize.targets import find_targets
-from laconic.runtime import Predictor
-from laconic.systems import tokenize_with
+from tersely import artifact as artifacts
+from tersely import engines, runtime
+from tersely.engines.cpu import cpu
+from tersely.graphs.write_onnxruntime import write_onnxruntime
+from tersely.graphs.write_qdq import write_qdq
+from tersely.measure.benchmark import Contestant, Timing, alternate, full_batch
+from tersely.quantize.ptq import PtqSettings, ptq
+from tersely.quantize.targets import find_targets
+from tersely.runtime import Predictor
+from tersely.systems import tokenize_with
 
 FP32, SHORT = "FP32", "FP32, last layer for [CLS] alone"
-OURS, TABLES, LONG = "laconic ptq", "laconic ptq+embeddings", "laconic ptq, whole last layer"
+OURS, TABLES, LONG = "tersely ptq", "tersely ptq+embeddings", "tersely ptq, whole last layer"
 HALF = "in bf16"
 """What else an engine computes in bf16, and not in FP32: all of an FP32 graph, the float parts of an INT8 one."""
 LENGTH = 128

@@ -1,7 +1,7 @@
 """Converted models against Paddle itself: checkpoints that PaddleNLP writes, logits that Paddle computes.
 
     python benchmarks/paddle_parity.py make FOLDER       # where paddlepaddle and paddlenlp are installed
-    python benchmarks/paddle_parity.py compare FOLDER    # where Laconic and transformers are
+    python benchmarks/paddle_parity.py compare FOLDER    # where Tersely and transformers are
 
 Models of random weights, two layers; rows with padding, two token types. Prints the largest difference per model.
 """
@@ -76,7 +76,7 @@ def compare(folder: Path) -> None:
     import torch
     import transformers
 
-    from laconic.convert import convert_paddle
+    from tersely.convert import convert_paddle
 
     worst = 0.0
     for place in sorted(path for path in folder.iterdir() if path.is_dir()):

@@ -21,14 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from laconic import artifact as artifacts
-from laconic import data, engines, runtime
-from laconic.engines import Batch
-from laconic.engines.cpu import cpu
-from laconic.measure.score import Score, compare, score
-from laconic.runtime import Predictor
-from laconic.runtime.batches import pad
-from laconic.tasks import Columns, Feature
+from tersely import artifact as artifacts
+from tersely import data, engines, runtime
+from tersely.engines import Batch
+from tersely.engines.cpu import cpu
+from tersely.measure.score import Score, compare, score
+from tersely.runtime import Predictor
+from tersely.runtime.batches import pad
+from tersely.tasks import Columns, Feature
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def line(what: str, scored: Score, same: float, change: float | None) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("artifact", type=Path, help="an FP32 artifact of `laconic export`")
+    parser.add_argument("artifact", type=Path, help="an FP32 artifact of `tersely export`")
     parser.add_argument("train", help="training rows: a file, or a data set's name or folder")
     parser.add_argument("out", type=Path, help="where the peers go")
     parser.add_argument("--only", nargs="+", choices=PEERS, default=list(PEERS))

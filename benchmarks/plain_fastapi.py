@@ -2,7 +2,7 @@
 
     python benchmarks/plain_fastapi.py ARTIFACT PORT
 
-Needs fastapi, which is no dependency of Laconic. The peer of benchmarks/serving.py.
+Needs fastapi, which is no dependency of Tersely. The peer of benchmarks/serving.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from laconic import runtime
+from tersely import runtime
 
 
 class Data(BaseModel):

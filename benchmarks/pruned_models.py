@@ -21,12 +21,12 @@ import torch
 from speeds import FP32, runs
 from subjects import LABEL_LOSS, SEED, Log, Split, Subject, machine, work_folder
 
-from laconic import engines, runtime
-from laconic.folder import ModelFolder, open_folder
-from laconic.measure.benchmark import Contestant, alternate, full_batch
-from laconic.measure.score import Comparison, Score, compare, score
-from laconic.prune import PruneSettings, train_widths
-from laconic.runtime import Predictor
+from tersely import engines, runtime
+from tersely.folder import ModelFolder, open_folder
+from tersely.measure.benchmark import Contestant, alternate, full_batch
+from tersely.measure.score import Comparison, Score, compare, score
+from tersely.prune import PruneSettings, train_widths
+from tersely.runtime import Predictor
 
 SETTINGS = PruneSettings(width_mult_list="3/4", distill_hidden=1.0)  # type: ignore[arg-type]
 STEPS = {"mrpc": (230, 16), "tnews": (200, 32), "msra_ner": (400, 16), "cmrc2018": (200, 8)}

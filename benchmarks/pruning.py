@@ -22,18 +22,18 @@ from typing import Any
 import torch
 from subjects import SEED, Log, Split, Subject, machine, work_folder
 
-from laconic import engines
-from laconic.carve import shape_of
-from laconic.engines.torch import input_names, load_module
-from laconic.families import find
-from laconic.folder import ModelFolder, open_folder
-from laconic.graphs.export import export_onnx
-from laconic.measure.benchmark import Contestant, alternate, full_batch
-from laconic.measure.score import Score, compare, score
-from laconic.prune import Elastic, Pruned, PruneSettings, prune_only, save_carved, train_widths
-from laconic.runtime import Predictor
-from laconic.train.distil import Counts, hidden_loss, kind_of, label_loss, logits_loss
-from laconic.train.states import record_states
+from tersely import engines
+from tersely.carve import shape_of
+from tersely.engines.torch import input_names, load_module
+from tersely.families import find
+from tersely.folder import ModelFolder, open_folder
+from tersely.graphs.export import export_onnx
+from tersely.measure.benchmark import Contestant, alternate, full_batch
+from tersely.measure.score import Score, compare, score
+from tersely.prune import Elastic, Pruned, PruneSettings, prune_only, save_carved, train_widths
+from tersely.runtime import Predictor
+from tersely.train.distil import Counts, hidden_loss, kind_of, label_loss, logits_loss
+from tersely.train.states import record_states
 
 BATCH, LENGTH = 16, 128
 FULL = "unpruned"
@@ -143,7 +143,7 @@ def show_cost(log: Log, rows: Rows, settings: PruneSettings, seconds: float) -> 
     counts, kind = Counts.of([batch]), kind_of(rows.folder.task)
 
     def distil() -> torch.Tensor:
-        from laconic.engines.torch import as_tuple, output_names
+        from tersely.engines.torch import as_tuple, output_names
 
         outputs = output_names(model)
         with torch.no_grad(), record_states(teacher, family) as states:

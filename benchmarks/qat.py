@@ -24,20 +24,20 @@ import onnx
 import torch
 from subjects import SEED, Log, Split, Subject, machine, plain_graph, work_folder
 
-from laconic import engines, runtime
-from laconic.engines.torch import load_module
-from laconic.export import GRAPH
-from laconic.folder import ModelFolder, open_folder
-from laconic.graphs.write_onnxruntime import write_onnxruntime
-from laconic.graphs.write_qdq import write_qdq
-from laconic.measure.score import Score, answer, compare, score
-from laconic.prune import PruneSettings, train_widths
-from laconic.qat import FakeQuantized, QatSettings, Trained, train_int8
-from laconic.quant_map import QuantMap
-from laconic.quantize.ptq import PtqSettings, ptq
-from laconic.quantize.samples import Samples
-from laconic.quantize.targets import find_targets
-from laconic.runtime import Predictor
+from tersely import engines, runtime
+from tersely.engines.torch import load_module
+from tersely.export import GRAPH
+from tersely.folder import ModelFolder, open_folder
+from tersely.graphs.write_onnxruntime import write_onnxruntime
+from tersely.graphs.write_qdq import write_qdq
+from tersely.measure.score import Score, answer, compare, score
+from tersely.prune import PruneSettings, train_widths
+from tersely.qat import FakeQuantized, QatSettings, Trained, train_int8
+from tersely.quant_map import QuantMap
+from tersely.quantize.ptq import PtqSettings, ptq
+from tersely.quantize.samples import Samples
+from tersely.quantize.targets import find_targets
+from tersely.runtime import Predictor
 
 SETTINGS = QatSettings(activation_quantize_type="range_abs_max", distill_hidden=1.0, label_loss=0.0)
 """From the FP32 model alone: these models know their rows by heart, and what labels still say there is noise. Ranges

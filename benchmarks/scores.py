@@ -26,8 +26,8 @@ SETTINGS = {
 SHOWN = {"mrpc": ("accuracy", "f1"), "tnews": ("accuracy",), "msra_ner": ("f1",), "cmrc2018": ("f1", "em")}
 
 
-def laconic(*words: str) -> dict:
-    done = subprocess.run([sys.executable, "-m", "laconic", *words, "--json"], stdout=subprocess.PIPE, check=True)
+def tersely(*words: str) -> dict:
+    done = subprocess.run([sys.executable, "-m", "tersely", *words, "--json"], stdout=subprocess.PIPE, check=True)
     return json.loads(done.stdout)
 
 
@@ -52,14 +52,14 @@ def main() -> None:
             file, options = SETTINGS[name]
             model, data = str(arguments.models / name), str(arguments.data / file)
             artifact = f"{scratch}/{name}"
-            laconic("export", "--model_name_or_path", model, "--output_dir", artifact, *options)
+            tersely("export", "--model_name_or_path", model, "--output_dir", artifact, *options)
             for path, engine, what in (
                 (model, "torch", "torch, model folder"),
                 (artifact, "onnxruntime", "onnxruntime, artifact"),
                 (artifact, "openvino", "openvino, artifact"),
             ):
                 words = ["evaluate", "--model_name_or_path", path, "--eval_file", data, "--engine", engine]
-                lines.append(line(name, what, laconic(*words, *(options if engine == "torch" else []))))
+                lines.append(line(name, what, tersely(*words, *(options if engine == "torch" else []))))
                 print(lines[-1], flush=True)
     if arguments.out:
         arguments.out.write_text("\n".join(lines) + "\n")

@@ -1,4 +1,4 @@
-"""What `laconic serve` adds to `laconic.runtime`, and how it bears load.
+"""What `tersely serve` adds to `tersely.runtime`, and how it bears load.
 
     python benchmarks/serving.py ARTIFACT ROWS [--out benchmarks/results/serving.md] [--parts load one_core memory …]
 
@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 from subjects import Log, machine
 
-from laconic import runtime
-from laconic.data import read
-from laconic.tasks import Columns
+from tersely import runtime
+from tersely.data import read
+from tersely.tasks import Columns
 
 PARTS = ("load", "one_core", "memory", "overload", "drain")
 CLIENTS = (1, 8, 64)
@@ -51,11 +51,11 @@ def server(command: Sequence[str], cores: set[int] | None = None) -> Iterator[su
 
 
 @contextmanager
-def laconic(artifact: Path, *more: str, cores: set[int] | None = None) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def tersely(artifact: Path, *more: str, cores: set[int] | None = None) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     command = [
         sys.executable,
         "-m",
-        "laconic",
+        "tersely",
         "serve",
         f"served={artifact}",
         "--port",
@@ -123,7 +123,7 @@ def load(arguments: argparse.Namespace, bodies: list[str], log: Log) -> None:
         return count / (time.perf_counter() - started)
 
     log(f"predict: {predictor.engine.name}, {predictor.engine.precision}, {predictor.engine.threads} threads, batch 16")
-    with laconic(arguments.artifact) as (address, _):
+    with tersely(arguments.artifact) as (address, _):
         with urllib.request.urlopen(f"{address}/models") as said:  # noqa: S310 - our own server
             (model,) = json.load(said)
         log(f"serve: {model['engine']}, {model['precision']}, the engine by its own trial")
@@ -152,7 +152,7 @@ def one_core(arguments: argparse.Namespace, bodies: list[str], log: Log) -> None
     mine, theirs = {CORES[0]}, {CORES[-1]}
     log.head("clients, server on one core", "serve, requests/s", "FastAPI, requests/s", "ratio", "serve p99, ms",
              "FastAPI p99, ms")  # fmt: skip
-    started = laconic(arguments.artifact, "--threads", "1", cores=mine)
+    started = tersely(arguments.artifact, "--threads", "1", cores=mine)
     with started as (ours, _), fastapi(arguments.artifact, mine) as peer:
         for clients in arguments.clients:
             for address in (ours, peer):
@@ -171,7 +171,7 @@ def one_core(arguments: argparse.Namespace, bodies: list[str], log: Log) -> None
 
 def memory(arguments: argparse.Namespace, bodies: list[str], log: Log) -> None:
     """Resident memory after each tenth of the requests."""
-    with laconic(arguments.artifact) as (address, process):
+    with tersely(arguments.artifact) as (address, process):
         found = []
         for _ in range(10):
             ask(address, bodies, 16, requests=arguments.requests // 10)
@@ -183,7 +183,7 @@ def memory(arguments: argparse.Namespace, bodies: list[str], log: Log) -> None:
 
 def overload(arguments: argparse.Namespace, bodies: list[str], log: Log) -> None:
     """Four times what it can do, then what it can do."""
-    with laconic(arguments.artifact) as (address, process):
+    with tersely(arguments.artifact) as (address, process):
         ask(address, bodies, 64, seconds=arguments.seconds)
         before = rate(ask(address, bodies, 64, seconds=arguments.seconds))
         found = ask(address, bodies, 512, seconds=arguments.overload_seconds, rate=4 * before)
@@ -205,7 +205,7 @@ def drain(arguments: argparse.Namespace, bodies: list[str], log: Log) -> None:
     """SIGTERM while 64 clients ask."""
     log.head("SIGTERM under load", "sent", "answered with 200", "lost", "exit code")
     for _ in range(arguments.rounds):
-        with laconic(arguments.artifact) as (address, process):
+        with tersely(arguments.artifact) as (address, process):
             ask(address, bodies, 64, seconds=arguments.seconds)
             asked = {"address": address, "path": "/models/served", "bodies": bodies, "clients": 64, "seconds": 60}
             command = [sys.executable, str(HERE / "load_client.py")]

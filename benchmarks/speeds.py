@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from laconic.engines.engine import Batch
-from laconic.measure.benchmark import Contestant, alternate, full_batch
-from laconic.runtime import Predictor
+from tersely.engines.engine import Batch
+from tersely.measure.benchmark import Contestant, alternate, full_batch
+from tersely.runtime import Predictor
 
 FP32 = "FP32"
 BATCHES = (1, 16)

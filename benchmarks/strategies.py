@@ -20,10 +20,10 @@ import numpy as np
 from speeds import BATCHES, FP32, times_faster
 from subjects import LABEL_LOSS, SEED, Log, Subject, machine, work_folder
 
-import laconic
-from laconic import data, engines, runtime
-from laconic.measure.score import Score, compare, score
-from laconic.tasks import Columns
+import tersely
+from tersely import data, engines, runtime
+from tersely.measure.score import Score, compare, score
+from tersely.tasks import Columns
 
 LENGTH = 128
 STRATEGIES = ("ptq", "qat", "dynabert+ptq", "dynabert+qat+embeddings")
@@ -40,14 +40,14 @@ def halves(subject: Subject, rows: int | None) -> tuple[data.rows.Rows, data.row
 
 
 def run(subject: Subject, choose: data.rows.Rows, out: Path, steps: int | None) -> dict[str, Any]:
-    """What `laconic.compress` writes; a run that is there already is used."""
+    """What `tersely.compress` writes; a run that is there already is used."""
     own, size = STEPS[subject.name]
     half = (steps or own) // 2
     if not (out / "result.json").is_file():
         names, values = subject.flags[::2], subject.flags[1::2]
         task = {name.removeprefix("--"): int(value) for name, value in zip(names, values, strict=True)}
         begun = time.perf_counter()
-        laconic.compress(
+        tersely.compress(
             subject.model, output_dir=out, train_file=subject.train, eval_file=choose, strategy=STRATEGIES,
             label_loss=LABEL_LOSS.get(subject.name, 0.0), max_steps=2 * half, save_steps=half,
             per_device_train_batch_size=size, seed=SEED, **SETTINGS, **task,

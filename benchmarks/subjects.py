@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 import onnx
-from scores import SETTINGS, laconic
+from scores import SETTINGS, tersely
 
-from laconic import data
-from laconic.artifact import Artifact, is_artifact, read
-from laconic.compression.rows import calibration_order
-from laconic.engines.cpu import cpu
-from laconic.graphs.first_position import keep_first_position
-from laconic.graphs.read import unfold
-from laconic.options import TaskOptions
-from laconic.quantize.samples import Samples
-from laconic.runtime import Predictor
-from laconic.tasks import Columns, Task
+from tersely import data
+from tersely.artifact import Artifact, is_artifact, read
+from tersely.compression.rows import calibration_order
+from tersely.engines.cpu import cpu
+from tersely.graphs.first_position import keep_first_position
+from tersely.graphs.read import unfold
+from tersely.options import TaskOptions
+from tersely.quantize.samples import Samples
+from tersely.runtime import Predictor
+from tersely.tasks import Columns, Task
 
 TRAIN = {"mrpc": "train.tsv", "tnews": "train.json", "msra_ner": "train.txt", "cmrc2018": "train.json"}
 SEED = 42
@@ -54,18 +54,18 @@ class Subject:
         return TaskOptions(**settings)
 
     def export(self, out: Path) -> Artifact:
-        """`laconic export`: the FP32 artifact; one that is there already is used."""
+        """`tersely export`: the FP32 artifact; one that is there already is used."""
         if not is_artifact(out):
-            laconic("export", "--model_name_or_path", str(self.model), "--output_dir", str(out), *self.flags)
+            tersely("export", "--model_name_or_path", str(self.model), "--output_dir", str(out), *self.flags)
         return read(out)
 
     def compress(self, out: Path, *flags: str) -> dict[str, Any]:
-        """`laconic compress`: what result.json holds; a run that is there already is used."""
+        """`tersely compress`: what result.json holds; a run that is there already is used."""
         if (out / "result.json").is_file():
             found: dict[str, Any] = json.loads((out / "result.json").read_text(encoding="utf-8"))
             return found
         rows = ("--train_file", str(self.train), "--eval_file", str(self.dev))
-        return laconic(
+        return tersely(
             "compress", "--model_name_or_path", str(self.model), "--output_dir", str(out), *rows, *flags, *self.flags
         )
 
@@ -74,7 +74,7 @@ class Subject:
         return predictor.task.read(data.read(self.dev), Columns(), labelled=True)[:rows]
 
     def samples(self, predictor: Predictor, rows: int = 128) -> Samples:
-        """The training rows that `laconic compress` draws for so many; never dev rows."""
+        """The training rows that `tersely compress` draws for so many; never dev rows."""
         train = data.read(self.train)
         plan = calibration_order(len(train), 0, seed=SEED, asked=rows)
         task, encoder = predictor.task, predictor.encoder

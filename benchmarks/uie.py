@@ -24,12 +24,12 @@ from speeds import BATCHES, FP32, times_faster
 from subjects import SEED, Log, machine, work_folder
 from tokenizers import Tokenizer
 
-from laconic import engines, load_model, runtime
-from laconic.artifact import read
-from laconic.graphs.export import export_onnx
-from laconic.measure.intervals import paired
-from laconic.runtime import Predictor
-from laconic.runtime.choose import choose
+from tersely import engines, load_model, runtime
+from tersely.artifact import read
+from tersely.graphs.export import export_onnx
+from tersely.measure.intervals import paired
+from tersely.runtime import Predictor
+from tersely.runtime.choose import choose
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "uie"
 sys.path.insert(0, str(EXAMPLE))

@@ -9,15 +9,15 @@ from typing import Any
 
 from describe_commands import cell
 
-from laconic.cli import parser_of
-from laconic.cli.training_arguments import TRAINING
-from laconic.compression.option_effects import EFFECT
-from laconic.compression.options import CompressOptions
-from laconic.options import DataOptions, TaskOptions
-from laconic.strategy import STEPS
-from laconic.train.scored_run import REFUSED
-from laconic.train.settings import DECIDED
-from laconic.trainer import fields
+from tersely.cli import parser_of
+from tersely.cli.training_arguments import TRAINING
+from tersely.compression.option_effects import EFFECT
+from tersely.compression.options import CompressOptions
+from tersely.options import DataOptions, TaskOptions
+from tersely.strategy import STEPS
+from tersely.train.scored_run import REFUSED
+from tersely.train.settings import DECIDED
+from tersely.trainer import fields
 
 HEAD = """# Options
 
@@ -25,10 +25,10 @@ Made from the code by `make docs`. One option has one name, one meaning and one 
 
 | where | how it is written |
 |---|---|
-| `laconic compress` | `--width_mult_list 3/4 1/2`, or with hyphens |
+| `tersely compress` | `--width_mult_list 3/4 1/2`, or with hyphens |
 | a [YAML file](../how_to/configure.md) | `width_mult_list: [3/4, 1/2]` |
-| `laconic.compress(…)` | `width_mult_list="3/4 1/2"`, or a list of texts, numbers, fractions |
-| `laconic.CompressionArguments(…)` | the same |
+| `tersely.compress(…)` | `width_mult_list="3/4 1/2"`, or a list of texts, numbers, fractions |
+| `tersely.CompressionArguments(…)` | the same |
 
 An option that can have no effect on what was asked for is refused by name, and so is a value that cannot be, before any
 work starts.
@@ -40,13 +40,13 @@ work starts.
 TASKS = """
 ## How rows become features, and logits a score
 
-What is not set comes with the model (`laconic_task.json` or `laconic.json` in its folder), else it is what stands in
+What is not set comes with the model (`tersely_task.json` or `tersely.json` in its folder), else it is what stands in
 brackets.
 """
 ROWS = """
 ## Where rows come from
 
-Of the commands alone: `laconic.compress` takes paths or rows in memory, `CompressionArguments` leaves files to the
+Of the commands alone: `tersely.compress` takes paths or rows in memory, `CompressionArguments` leaves files to the
 script. [Formats and columns](../how_to/bring_your_own_data.md).
 """
 TRAINED = """
@@ -104,7 +104,7 @@ def simple(kind: Any) -> Iterator[tuple[str, ...]]:
 
 
 def training() -> Iterator[tuple[str, ...]]:
-    """The usual options of training, as `laconic compress` has them."""
+    """The usual options of training, as `tersely compress` has them."""
     parser, _ = parser_of("compress")
     for action in parser._actions:
         if action.dest in (*TRAINING, "bf16") and action.dest != "seed":

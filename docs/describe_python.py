@@ -10,82 +10,82 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from laconic.compression.measured import Measured
-from laconic.compression.result import CompressionResult
-from laconic.measure.score import Comparison, Score
-from laconic.progress import SILENT
-from laconic.tasks.own import Given
-from laconic.tasks.question_answering import Answered
-from laconic.tasks.sequence_classification import Classified
-from laconic.tasks.token_classification import Entity, Tagged
+from tersely.compression.measured import Measured
+from tersely.compression.result import CompressionResult
+from tersely.measure.score import Comparison, Score
+from tersely.progress import SILENT
+from tersely.tasks.own import Given
+from tersely.tasks.question_answering import Answered
+from tersely.tasks.sequence_classification import Classified
+from tersely.tasks.token_classification import Entity, Tagged
 
 HEAD = """# Python
 
-Made from the code by `make docs`. `import laconic` costs nothing: each name is imported when it is first used, and what
-[deploys](#laconicruntime) brings in neither torch nor transformers. Names that do not stand here may change.
+Made from the code by `make docs`. `import tersely` costs nothing: each name is imported when it is first used, and what
+[deploys](#terselyruntime) brings in neither torch nor transformers. Names that do not stand here may change.
 
-The examples that name a folder use this model, and what the example of `laconic.compress` makes of it:
+The examples that name a folder use this model, and what the example of `tersely.compress` makes of it:
 
 <!-- run -->
 ```bash
-laconic finetune --task sequence_classification --model_name_or_path encoder \\
+tersely finetune --task sequence_classification --model_name_or_path encoder \\
     --train_file reviews/train.tsv --eval_file reviews/dev.tsv --output_dir model --max_steps 4
 ```
 """
 MODULES = {
-    "laconic": "What compresses. Needs `pip install laconic[compress]`, but for `UserError` and `runtime`.",
-    "laconic.runtime": "What runs artifacts. The base install is enough.",
-    "laconic.testing": "Checks for plug-ins of your own. An `AssertionError` names the property that does not hold.",
+    "tersely": "What compresses. Needs `pip install tersely[compress]`, but for `UserError` and `runtime`.",
+    "tersely.runtime": "What runs artifacts. The base install is enough.",
+    "tersely.testing": "Checks for plug-ins of your own. An `AssertionError` names the property that does not hold.",
 }
 RESULTS = {
     "What compressing gives": (CompressionResult, Measured, Score, Comparison),
     "What predicting gives": (Classified, Tagged, Entity, Answered, Given),
 }
 RUN = {
-    "laconic.compress": """\
-import laconic
+    "tersely.compress": """\
+import tersely
 
-result = laconic.compress("model", output_dir="smaller", eval_file="reviews/dev.tsv", strategy="dynamic+embeddings")
+result = tersely.compress("model", output_dir="smaller", eval_file="reviews/dev.tsv", strategy="dynamic+embeddings")
 print(result.path, result.best.name, result.best.score.value, result.best.comparison.same_answer)""",
-    "laconic.runtime.load": """\
-from laconic import runtime
+    "tersely.runtime.load": """\
+from tersely import runtime
 
 model = runtime.load("smaller/best", threads=1)
 print([answer.label for answer in model.predict(["A quiet, moving film.", "A dull, lifeless film."])])""",
-    "laconic.runtime.Predictor": """\
-from laconic import runtime
+    "tersely.runtime.Predictor": """\
+from tersely import runtime
 
 model = runtime.load("smaller/best").with_batch_size(8)
 answer = model.predict("A lovely film.")[0]
 print(model.task.labels, model.engine.name, answer.label, answer.score)""",
-    "laconic.runtime.choose": """\
-from laconic import artifact, runtime
+    "tersely.runtime.choose": """\
+from tersely import artifact, runtime
 
 graph, engine = runtime.choose(artifact.read("smaller/best"))
 print(graph.path, graph.precision, engine)""",
-    "laconic.runtime.open_encoder": """\
-from laconic import artifact, runtime
+    "tersely.runtime.open_encoder": """\
+from tersely import artifact, runtime
 
 encoder = runtime.open_encoder(artifact.read("smaller/best"))
 print(encoder.vocab_size)""",
-    "laconic.runtime.ClassWarning": """\
+    "tersely.runtime.ClassWarning": """\
 import warnings
 
-from laconic import runtime
+from tersely import runtime
 
 with warnings.catch_warnings():
     warnings.simplefilter("error", runtime.ClassWarning)  # rather no answer than a wrong one
     model = runtime.load("smaller/best")""",
-    "laconic.__version__": """\
-import laconic
+    "tersely.__version__": """\
+import tersely
 
-print(laconic.__version__)""",
+print(tersely.__version__)""",
 }
 """Examples that need files; the others stand in the docstrings."""
 ELSEWHERE = {
-    "laconic.load_model": "[staying in torch](../tutorial_dynamic_quantization.md#staying-in-torch)",
-    "laconic.OFA": "[port a PaddleNLP compression script](../how_to/port_a_paddlenlp_script.md)",
-    "laconic.Trainer": "[port a PaddleNLP compression script](../how_to/port_a_paddlenlp_script.md)",
+    "tersely.load_model": "[staying in torch](../tutorial_dynamic_quantization.md#staying-in-torch)",
+    "tersely.OFA": "[port a PaddleNLP compression script](../how_to/port_a_paddlenlp_script.md)",
+    "tersely.Trainer": "[port a PaddleNLP compression script](../how_to/port_a_paddlenlp_script.md)",
 }
 """Where the example of a name stands, if not here."""
 HIDDEN = {"error", "compute_loss", "contender"}

@@ -14,11 +14,11 @@ from typing import Any
 
 from transformers import AutoTokenizer, DataCollatorWithPadding
 
-from laconic import Trainer, load_model
-from laconic.cli.console import progress
-from laconic.compression.result import CompressionResult
-from laconic.folder import ModelFolder
 from scenario import encode, open_model, parse, read_examples, run
+from tersely import Trainer, load_model
+from tersely.cli.console import progress
+from tersely.compression.result import CompressionResult
+from tersely.folder import ModelFolder
 
 
 def main() -> CompressionResult:

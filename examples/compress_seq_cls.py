@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from transformers import AutoTokenizer, DataCollatorWithPadding
 
-from laconic import Trainer, load_model
-from laconic.cli.console import progress
-from laconic.compression.result import CompressionResult
 from scenario import encode, open_model, parse, read_examples, run
+from tersely import Trainer, load_model
+from tersely.cli.console import progress
+from tersely.compression.result import CompressionResult
 
 
 def main() -> CompressionResult:

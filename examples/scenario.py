@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from laconic import CompressionArguments, PdArgumentParser, UserError
-from laconic.cli.compress_table import show
-from laconic.compression.result import CompressionResult
-from laconic.data import read_dataset
-from laconic.errors import Failure
-from laconic.folder import ModelFolder, open_folder
-from laconic.options import TaskOptions
-from laconic.tasks import Columns
+from tersely import CompressionArguments, PdArgumentParser, UserError
+from tersely.cli.compress_table import show
+from tersely.compression.result import CompressionResult
+from tersely.data import read_dataset
+from tersely.errors import Failure
+from tersely.folder import ModelFolder, open_folder
+from tersely.options import TaskOptions
+from tersely.tasks import Columns
 
 
 @dataclass
@@ -32,7 +32,7 @@ class DataArguments:
 
     dataset: str = field(metadata={"help": "a data set's name ('clue tnews', tnews, msra_ner) or its folder"})
     data_dir: str | None = field(
-        default=None, metadata={"help": "where data sets' names are looked up ($LACONIC_DATA)"}
+        default=None, metadata={"help": "where data sets' names are looked up ($TERSELY_DATA)"}
     )
     max_train_samples: int | None = field(default=None, metadata={"help": "the first so many training rows only"})
     max_eval_samples: int | None = field(default=None, metadata={"help": "the first so many rows to score only"})

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from laconic.engines.engine import Engine
+from tersely.engines.engine import Engine
 from tiny_artifacts import make, make_int8
 
 CHROMIUM = shutil.which("chromium")

@@ -22,4 +22,4 @@ class Ran:
         return json.loads(self.out)
 
 
-Laconic = Callable[..., Ran]
+Tersely = Callable[..., Ran]

@@ -15,8 +15,8 @@ import torch
 from transformers import DataCollatorWithPadding
 
 from exported_once import export_once
-from laconic_quickly import time_shortly
 from live import arguments, classified, load, trainer
+from tersely_quickly import time_shortly
 
 
 def main() -> None:

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from exported_once import export_once, for_real, keeping
-from laconic_quickly import SECONDS
 from made_once import made_once, shared
 from models import build, build_tokenizer
+from tersely_quickly import SECONDS
 from unwatched import leave_exports_unwatched, repeats, unwatched
 
 LABELS = {
@@ -71,7 +71,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def short_timings() -> Iterator[None]:
     """For runs of compress: what is timed does not matter to tests; that it is timed does."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("laconic.compression.trial.SECONDS", SECONDS)
+        patch.setattr("tersely.compression.trial.SECONDS", SECONDS)
         yield
 
 
@@ -96,8 +96,8 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path
 @pytest.fixture(scope="session")
 def artifact_folder(model_folder: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """The artifact of such a model. Not to be written to: see `own_artifact`."""
-    from laconic.export import export
-    from laconic.folder import open_folder
+    from tersely.export import export
+    from tersely.folder import open_folder
 
     def make(head: str = "SequenceClassification", family: str = "bert") -> Path:
         def write(output: Path) -> None:
@@ -132,8 +132,8 @@ def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str]
 
 @pytest.fixture(scope="session")
 def encoder_of(tokenizer_folder: Callable[[str], Path]) -> Callable[[str], Any]:
-    """Laconic's encoder over that tokenizer."""
-    from laconic.tasks import Encoder
+    """Tersely's encoder over that tokenizer."""
+    from tersely.tasks import Encoder
 
     made: dict[str, Encoder] = {}
 

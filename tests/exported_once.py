@@ -1,6 +1,6 @@
 """torch's exporter runs once for each model of a test run: the same weights traced again give the same bytes.
 
-Four seconds each of the suite's hundreds. What Laconic makes of a trace, and its comparison with the model's own
+Four seconds each of the suite's hundreds. What Tersely makes of a trace, and its comparison with the model's own
 logits, runs every time. Tests of tracing itself (`FOR_REAL`) and processes that do not ask for `export_once` trace
 every time too.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FOR_REAL = ("tests/graphs/", "tests/trainer/", "tests/test_export", "tests/compression/test_promises.py")
 """Where tests look at what tracing does, to a live model for example."""
-FOLDER = "LACONIC_TEST_EXPORTS"
+FOLDER = "TERSELY_TEST_EXPORTS"
 """The variable that names the folder of a run's traces."""
 PLAIN = (bool, int, float, str, type(None), tuple, list)
 

@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 import onnx
 
-from laconic import engines
-from laconic.engines.torch import load_module
-from laconic.folder import ModelFolder, open_folder
-from laconic.graphs.export import export_onnx
-from laconic.graphs.first_position import keep_first_position
-from laconic.graphs.read import unfold
-from laconic.graphs.write_onnxruntime import write_onnxruntime
-from laconic.graphs.write_qdq import write_qdq
-from laconic.qat import FakeQuantized, QatSettings
-from laconic.qat.start import find_start, first_position_only
-from laconic.quantize.samples import Samples
-from laconic.quantize.targets import Targets, find_targets
-from laconic.runtime.batches import run
 from models import SENTENCES
+from tersely import engines
+from tersely.engines.torch import load_module
+from tersely.folder import ModelFolder, open_folder
+from tersely.graphs.export import export_onnx
+from tersely.graphs.first_position import keep_first_position
+from tersely.graphs.read import unfold
+from tersely.graphs.write_onnxruntime import write_onnxruntime
+from tersely.graphs.write_qdq import write_qdq
+from tersely.qat import FakeQuantized, QatSettings
+from tersely.qat.start import find_start, first_position_only
+from tersely.quantize.samples import Samples
+from tersely.quantize.targets import Targets, find_targets
+from tersely.runtime.batches import run
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Runs `laconic` commands in processes of their own and kills them at given moments.
+"""Runs `tersely` commands in processes of their own and kills them at given moments.
 
 Most of a short command's time is spent importing torch. So that the moments fall into its work, a server imports
 everything once and forks a process for each command: the same code, the same files, and SIGKILL is SIGKILL.
@@ -98,8 +98,8 @@ def _command(argv: list[str], log: Path, modules: Path) -> int:
         os.dup2(stream.fileno(), 1)
         os.dup2(stream.fileno(), 2)
         try:
-            from laconic.cli import main
-            from laconic_quickly import time_shortly
+            from tersely.cli import main
+            from tersely_quickly import time_shortly
 
             if argv[0] == "compress":
                 time_shortly()

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 from transformers import AutoModel, AutoTokenizer
 
-from laconic import CompressionArguments, Trainer
 from learnable import WORDS
 from models import build
+from tersely import CompressionArguments, Trainer
 
 TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 QUICK: dict[str, Any] = {"engines": "onnxruntime", "algo_list": "mse"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from laconic.engines.torch import as_tuple, input_names, output_names
+from tersely.engines.torch import as_tuple, input_names, output_names
 
 
 def batch_for(model: Any, lengths: tuple[int, ...] = (12, 7, 3), *, width: int | None = None, seed: int = 0) -> dict:

@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from laconic.serve.limits import Limits
-from laconic.serve.models import Model, open_model
-from laconic.serve.run import address_of, bind, serve
-from laconic.serve.settings import Settings
+from tersely.serve.limits import Limits
+from tersely.serve.models import Model, open_model
+from tersely.serve.run import address_of, bind, serve
+from tersely.serve.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,8 @@ def in_thread(
 
 @contextmanager
 def in_process(*words: str | Path, **environment: str) -> Iterator[tuple[Served, subprocess.Popen[str]]]:
-    """Run `laconic serve` itself, on a free port; it is stopped at the end if it still runs."""
-    command = [sys.executable, "-m", "laconic", "serve", *map(str, words), "--port", "0", "--json"]
+    """Run `tersely serve` itself, on a free port; it is stopped at the end if it still runs."""
+    command = [sys.executable, "-m", "tersely", "serve", *map(str, words), "--port", "0", "--json"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
     )

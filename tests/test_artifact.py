@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from laconic import artifact as artifacts
-from laconic import runtime
-from laconic.artifact import FORMAT_VERSION, MANIFEST, Graph, Manifest, read, seal
-from laconic.errors import UserError
-from laconic.tasks import SequenceClassification, from_json, to_json
+from tersely import artifact as artifacts
+from tersely import runtime
+from tersely.artifact import FORMAT_VERSION, MANIFEST, Graph, Manifest, read, seal
+from tersely.errors import UserError
+from tersely.tasks import SequenceClassification, from_json, to_json
 
 GRAPH = "onnx/model.onnx"
 SHARED = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -42,7 +42,7 @@ def manifest() -> Manifest:
         graphs=(Graph(GRAPH, ("onnxruntime", "openvino"), "fp32"),),
         score={"metric": "accuracy", "value": 0.5, "interval": [0.4, 0.6], "rows": 3, "on": "rows", "engine": "x"},
         parents=("bert-base",),
-        laconic_version="1",
+        tersely_version="1",
     )
 
 
@@ -100,10 +100,10 @@ def test_file_that_became_a_folder_is_missing(folder):
 def test_absent_folder_file_and_foreign_folder_are_told_apart(tmp_path):
     with pytest.raises(UserError, match="no such folder"):
         read(tmp_path / "absent")
-    with pytest.raises(UserError, match="not a Laconic artifact"):
+    with pytest.raises(UserError, match="not a Tersely artifact"):
         read(tmp_path)
     (tmp_path / "file").write_text("x")
-    with pytest.raises(UserError, match="not a Laconic artifact"):
+    with pytest.raises(UserError, match="not a Tersely artifact"):
         read(tmp_path / "file")
 
 
@@ -111,7 +111,7 @@ def test_absent_folder_file_and_foreign_folder_are_told_apart(tmp_path):
 def test_other_format_version_is_refused(folder, version):
     # A newer format may hold keys that are unknown here: the version must be what is complained of.
     rewrite(folder, format_version=version, something_new={})
-    with pytest.raises(UserError, match=f"format version {version}; this laconic reads version {FORMAT_VERSION}"):
+    with pytest.raises(UserError, match=f"format version {version}; this tersely reads version {FORMAT_VERSION}"):
         read(folder)
 
 

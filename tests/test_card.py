@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from laconic.artifact import Graph, Manifest
-from laconic.card import card
+from tersely.artifact import Graph, Manifest
+from tersely.card import card
 
 ALL, EXACT = ("all",), ("amx", "vnni")
 PLAIN = Manifest(

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from laconic.artifact import Graph, Manifest
-from laconic.cli import COMMANDS
-from laconic.compression.options import CompressOptions
-from laconic_quickly import PYTHON, server, write_commands
 from models import build
 from paddle_checkpoints import build_paddle
+from tersely.artifact import Graph, Manifest
+from tersely.cli import COMMANDS
+from tersely.compression.options import CompressOptions
+from tersely_quickly import PYTHON, server, write_commands
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"<!-- run(?: with: ([\w, ]+))? -->\n```(bash|python)\n(.*?)```", re.DOTALL)
@@ -33,17 +33,17 @@ PAGES = sorted(
 
 
 @pytest.fixture(scope="session")
-def laconic_server():
+def tersely_server():
     with server() as address:
         yield address
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
-def test_marked_blocks_run(page, laconic_server, tmp_path):
+def test_marked_blocks_run(page, tersely_server, tmp_path):
     write_what_the_docs_name(tmp_path)
     plain = [Path(sys.executable).parent, os.environ["PATH"]]
-    quick = [write_commands(tmp_path / ".bin", laconic_server), *plain]
+    quick = [write_commands(tmp_path / ".bin", tersely_server), *plain]
     for needs, language, code in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
         if not all(name in COMMANDS or shutil.which(name) for name in re.findall(r"\w+", needs)):
             continue  # a program that this machine lacks
@@ -75,10 +75,10 @@ def test_reference_is_what_the_code_says(name, monkeypatch):
 
 
 def test_artifact_page_names_every_key():
-    """Of laconic.json by its dataclasses, of result.json by the code that writes it."""
+    """Of tersely.json by its dataclasses, of result.json by the code that writes it."""
     page = (ROOT / "docs" / "reference" / "artifact.md").read_text(encoding="utf-8")
     keys = {field.name for kind in (Manifest, Graph) for field in dataclasses.fields(kind)}
-    writer = ROOT / "src" / "laconic" / "compression" / "report.py"
+    writer = ROOT / "src" / "tersely" / "compression" / "report.py"
     for node in ast.walk(ast.parse(writer.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Dict):
             keys |= {key.value for key in node.keys if isinstance(key, ast.Constant)}

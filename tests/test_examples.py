@@ -8,12 +8,12 @@ import pkgutil
 
 import pytest
 
-import laconic
+import tersely
 
-MODULES = [found.name for found in pkgutil.walk_packages(laconic.__path__, "laconic.") if "__main__" not in found.name]
+MODULES = [found.name for found in pkgutil.walk_packages(tersely.__path__, "tersely.") if "__main__" not in found.name]
 
 
-@pytest.mark.parametrize("module", ["laconic", *MODULES])
+@pytest.mark.parametrize("module", ["tersely", *MODULES])
 def test_examples_of_docstrings_run(module):
     assert doctest.testmod(importlib.import_module(module)).failed == 0
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from laconic import runtime
-from laconic.artifact import read
-from laconic.card import card, score_line
-from laconic.engines import installed, load
-from laconic.errors import UserError
-from laconic.export import export
-from laconic.folder import open_folder
-from laconic.options import TaskOptions
-from laconic.tasks.sequence_classification import TextExample
 from models import HEADS, SENTENCES
+from tersely import runtime
+from tersely.artifact import read
+from tersely.card import card, score_line
+from tersely.engines import installed, load
+from tersely.errors import UserError
+from tersely.export import export
+from tersely.folder import open_folder
+from tersely.options import TaskOptions
+from tersely.tasks.sequence_classification import TextExample
 
 pytestmark = pytest.mark.slow  # an export takes five seconds and more
 
@@ -40,10 +40,10 @@ def names(folder: Path) -> set[str]:
 def test_artifact_holds_what_it_should_and_nothing_else(artifact_folder, model_folder, head):
     folder = artifact_folder(head)
     assert names(folder) == {
-        "laconic.json", "onnx/model.onnx", "tokenizer.json", "tokenizer_config.json", "config.json", "probe.npz",
+        "tersely.json", "onnx/model.onnx", "tokenizer.json", "tokenizer_config.json", "config.json", "probe.npz",
         "README.md",
     }  # fmt: skip
-    assert set(read(folder).manifest.files) == names(folder) - {"laconic.json"}
+    assert set(read(folder).manifest.files) == names(folder) - {"tersely.json"}
     assert (folder / "config.json").read_bytes() == (model_folder(head) / "config.json").read_bytes()
 
 
@@ -90,7 +90,7 @@ def test_manifest_says_score_settings_and_int32(scored):
     assert manifest.graphs[0].engines == ("onnxruntime", "openvino")
     assert all(off < 1e-4 for off in scored.parity.values())
     # Nothing that differs from run to run or machine to machine.
-    assert "seconds" not in (scored.artifact.folder / "laconic.json").read_text()
+    assert "seconds" not in (scored.artifact.folder / "tersely.json").read_text()
 
 
 def test_int32_artifact_answers(scored):
@@ -115,7 +115,7 @@ def test_engines_that_agree_to_a_millionth_of_large_logits_are_offered(model_fol
 
 
 def test_weights_beside_the_graph_are_counted_as_the_graphs(model_folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("laconic.graphs.export._PROTOBUF_LIMIT", 1000)
+    monkeypatch.setattr("tersely.graphs.export._PROTOBUF_LIMIT", 1000)
     artifact = export(open_folder(model_folder()), tmp_path / "artifact").artifact
     (graph,) = artifact.manifest.graphs
     assert graph.data == ("onnx/model.onnx.data",)
@@ -129,7 +129,7 @@ def test_card_tells_labels_and_score(scored):
     assert "(int32)" in text
     assert "40 pieces" in text
     assert "not scored" not in text
-    assert text.startswith("---\nlibrary_name: laconic\npipeline_tag: text-classification\n---\n")
+    assert text.startswith("---\nlibrary_name: tersely\npipeline_tag: text-classification\n---\n")
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -188,7 +188,7 @@ def test_one_changed_byte_keeps_the_artifact_from_loading(own_artifact, name):
 
 
 def test_artifact_of_a_newer_format_does_not_load(own_artifact):
-    path = own_artifact / "laconic.json"
+    path = own_artifact / "tersely.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "format_version": 2}))
-    with pytest.raises(UserError, match=r"format version 2.*Update laconic"):
+    with pytest.raises(UserError, match=r"format version 2.*Update tersely"):
         runtime.load(own_artifact)

@@ -9,16 +9,16 @@ import pytest
 import torch
 
 from exported_once import fingerprint, keeping
-from laconic.graphs.export import export_onnx
-from laconic.graphs.trace import share
 from models import build
+from tersely.graphs.export import export_onnx
+from tersely.graphs.trace import share
 
 INPUTS = (torch.ones(2, 8, dtype=torch.int64),)
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    from laconic.engines.torch import load_module
+    from tersely.engines.torch import load_module
 
     return share(load_module(build(tmp_path_factory.mktemp("model"), layers=1)))
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from laconic.errors import UserError
-from laconic.folder import open_folder, read_config, read_encoder, read_task
-from laconic.options import TaskOptions
-from laconic.tasks import QuestionAnswering, SequenceClassification, TokenClassification, to_json
 from models import FAMILIES, HEADS, MAX_LENGTH, build_tokenizer
+from tersely.errors import UserError
+from tersely.folder import open_folder, read_config, read_encoder, read_task
+from tersely.options import TaskOptions
+from tersely.tasks import QuestionAnswering, SequenceClassification, TokenClassification, to_json
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def write_config(folder: Path, head: str = HEADS[0], labels: int = 3, **changes)
 
 
 def write_notes(folder: Path, **settings) -> None:
-    (folder / "laconic_task.json").write_text(json.dumps({"task": settings, "files": []}))
+    (folder / "tersely_task.json").write_text(json.dumps({"task": settings, "files": []}))
 
 
 def task(folder: Path, **options):
@@ -90,7 +90,7 @@ def test_broken_config_is_refused(folder, content):
 @pytest.mark.parametrize("architectures", [None, [], ["BertModel"], ["BertForMaskedLM"]])
 def test_model_without_a_head_is_refused(folder, architectures):
     write_config(folder, architectures=architectures)
-    with pytest.raises(UserError, match=r"has no head for a task.*laconic finetune"):
+    with pytest.raises(UserError, match=r"has no head for a task.*tersely finetune"):
         open_folder(folder)
 
 
@@ -210,7 +210,7 @@ def test_longest_length_allowed_really_runs(model_folder, family):
     """And one more does not, where positions are a table that is looked up by number."""
     import torch
 
-    from laconic.engines.torch import input_names, load_module
+    from tersely.engines.torch import input_names, load_module
 
     folder = model_folder(HEADS[0], family)
     config = read_config(folder)
@@ -270,8 +270,8 @@ def test_metric_of_the_notes_goes_with_their_kind_of_answer(folder):
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"task": 3}', '{"task": "sequence_classification"}'])
 def test_damaged_notes_are_refused(folder, content):
-    (folder / "laconic_task.json").write_text(content)
-    with pytest.raises(UserError, match=r"laconic_task.json: The notes are damaged"):
+    (folder / "tersely_task.json").write_text(content)
+    with pytest.raises(UserError, match=r"tersely_task.json: The notes are damaged"):
         task(folder)
 
 

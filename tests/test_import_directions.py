@@ -18,8 +18,8 @@ def test_layers_import_downwards_only():
 
 
 LIGHT = (
-    "laconic", "laconic.cli", "laconic.runtime", "laconic.systems", "laconic.measure.score", "laconic.data",
-    "laconic.convert", "laconic.report", "laconic.bulk", "laconic.serve.run", "laconic.serve.workers",
+    "tersely", "tersely.cli", "tersely.runtime", "tersely.systems", "tersely.measure.score", "tersely.data",
+    "tersely.convert", "tersely.report", "tersely.bulk", "tersely.serve.run", "tersely.serve.workers",
 )  # fmt: skip
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laconic.errors import UserError
-from laconic.quant_map import QuantLayer, QuantMap, QuantProduct, QuantTable, Range
+from tersely.errors import UserError
+from tersely.quant_map import QuantLayer, QuantMap, QuantProduct, QuantTable, Range
 
 RANDOM = np.random.default_rng(8)
 EDGES = st.floats(0, 2.0**100, width=32)

@@ -1,4 +1,4 @@
-"""Every `laconic …` line in the docs, run or not, is one that the command's parser takes."""
+"""Every `tersely …` line in the docs, run or not, is one that the command's parser takes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from laconic.cli import COMMANDS, parser_of
-from laconic.cli.training_arguments import training_names
-from laconic.flags import underscored
+from tersely.cli import COMMANDS, parser_of
+from tersely.cli.training_arguments import training_names
+from tersely.flags import underscored
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -25,7 +25,7 @@ def commands_of(page: Path) -> list[list[str]]:
         block = re.sub(r"<<'YAML'\n.*?^YAML$", "", block, flags=re.DOTALL | re.MULTILINE)
         for line in block.replace("\\\n", " ").splitlines():
             for part in re.split(r"\||&&", line):
-                spoken = re.match(r"\s*(?:\w+=\S+ )*laconic (.*)", part)
+                spoken = re.match(r"\s*(?:\w+=\S+ )*tersely (.*)", part)
                 if spoken:
                     words = shlex.split(spoken[1].rstrip("& "), comments=True)
                     found.append(words)
@@ -41,7 +41,7 @@ PAGES = {
 @pytest.mark.parametrize("page", [page for page, commands in PAGES.items() if commands])
 def test_shown_commands_are_taken(page):
     for name, *words in PAGES[page]:
-        if name.startswith("-"):  # laconic --help
+        if name.startswith("-"):  # tersely --help
             continue
         assert name in COMMANDS, name
         parser, module = parser_of(name)

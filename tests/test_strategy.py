@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laconic.errors import UserError
-from laconic.strategy import STEPS, check_rows, parse, parse_all
+from tersely.errors import UserError
+from tersely.strategy import STEPS, check_rows, parse, parse_all
 
 ORDER = ["prune_embeddings", "dynabert", "qat", "ptq", "dynamic", "embeddings"]
 SETS = [set(chosen) for size in range(1, 7) for chosen in combinations(ORDER, size)]

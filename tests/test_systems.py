@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from laconic import engines
-from laconic.artifact import Graph
-from laconic.errors import UserError
-from laconic.options import TaskOptions
-from laconic.systems import opener, split_engine
 from models import HEADS, SENTENCES
+from tersely import engines
+from tersely.artifact import Graph
+from tersely.errors import UserError
+from tersely.options import TaskOptions
+from tersely.systems import opener, split_engine
 from tiny_artifacts import OWN, SHARED, make_int8, reseal
 
 GRAPH_ENGINES = [name for name in ("onnxruntime", "openvino") if name in engines.installed()]
@@ -20,7 +20,7 @@ class Told:
     """A progress that remembers what it was told."""
 
     def __init__(self):
-        from laconic.progress import SILENT
+        from tersely.progress import SILENT
 
         self.track, self.lines = SILENT.track, []
 

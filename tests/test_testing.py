@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from laconic.quantize.calibrators import CALIBRATORS
-from laconic.quantize.statistics import Statistics
-from laconic.testing import check_calibrator
+from tersely.quantize.calibrators import CALIBRATORS
+from tersely.quantize.statistics import Statistics
+from tersely.testing import check_calibrator
 
 
 @pytest.mark.parametrize("name", CALIBRATORS)

@@ -1,4 +1,4 @@
-"""The page on other tools: its lines are run as they stand, and their answers are Laconic's."""
+"""The page on other tools: its lines are run as they stand, and their answers are Tersely's."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import numpy as np
 import onnxruntime
 import pytest
 
-import laconic
+import tersely
 import tiny_artifacts
 from compressible import write_place
-from laconic import runtime
-from laconic.cli import main
+from tersely import runtime
+from tersely.cli import main
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/how_to/use_elsewhere.md").read_text(encoding="utf-8")
@@ -49,7 +49,7 @@ def test_plain_onnxruntime_in_ten_lines_gives_the_runtimes_answers(folders: Path
     (code, _) = blocks("python")
     lines = [line for line in code.splitlines() if line and not line.startswith(("import ", "from "))]
     assert len(lines) <= 10
-    assert "laconic" not in code
+    assert "tersely" not in code
     named = 'InferenceSession("artifact/onnx/model.onnx")  # INT8: smaller/best/onnx/model_quantized.onnx'
     assert named in code
     for folder, graph in (("artifact", "model.onnx"), ("smaller/best", "model_quantized.onnx")):
@@ -106,7 +106,7 @@ def artifacts(
     for head in ("SequenceClassification", "TokenClassification", "QuestionAnswering"):
         shutil.copytree(artifact_folder(head), place / f"{head}-fp32")
         made = write_place(place / f"{head}-model", head)
-        done = laconic.compress(
+        done = tersely.compress(
             made.folder, input_infer_model_path=made.graph, eval_file=made.dev, train_file=made.train,
             output_dir=place / f"{head}-run", strategy="ptq+embeddings", algo_list="mse", calibration_rows=16,
             engines=["onnxruntime"],

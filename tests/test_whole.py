@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from laconic.errors import Failure, UserError
-from laconic.whole import check_destination, whole_folder
+from tersely.errors import Failure, UserError
+from tersely.whole import check_destination, whole_folder
 
 
 def write(folder: Path, **files: str) -> None:
-    """Write a folder as Laconic does: with a list of what belongs to it."""
+    """Write a folder as Tersely does: with a list of what belongs to it."""
     for name, text in files.items():
         (folder / name).write_text(text)
-    (folder / "laconic.json").write_text(json.dumps({"files": dict.fromkeys(files, "sha")}))
+    (folder / "tersely.json").write_text(json.dumps({"files": dict.fromkeys(files, "sha")}))
 
 
 def make(destination: Path, **files: str) -> Path:
@@ -111,7 +111,7 @@ def test_overwriting_replaces_the_whole_folder(tmp_path):
     with whole_folder(out, overwrite=True) as scratch:
         write(scratch, a="new")
         assert tree(out)["b"] == "gone"
-    assert set(tree(out)) == {"a", "laconic.json"}
+    assert set(tree(out)) == {"a", "tersely.json"}
     assert tree(out)["a"] == "new"
     assert names(tmp_path) == ["out"]
 
@@ -122,11 +122,11 @@ def test_overwriting_replaces_the_whole_folder(tmp_path):
 def test_foreign_files_are_refused_and_untouched(tmp_path, damage):
     out = make(tmp_path / "out", a="old")
     if damage == "no list":
-        (out / "laconic.json").unlink()
+        (out / "tersely.json").unlink()
     elif damage == "broken list":
-        (out / "laconic.json").write_text('{"files": ')
+        (out / "tersely.json").write_text('{"files": ')
     elif damage == "list of nothing":
-        (out / "laconic.json").write_text('{"files": 3}')
+        (out / "tersely.json").write_text('{"files": 3}')
     elif damage == "added":
         (out / "thesis.txt").write_text("mine")
     elif damage == "added below":
@@ -135,7 +135,7 @@ def test_foreign_files_are_refused_and_untouched(tmp_path, damage):
     else:
         (out / "link").symlink_to(tmp_path if damage == "link" else tmp_path / "absent")
     before = tree(out)
-    with pytest.raises(UserError, match="files that Laconic did not write"), whole_folder(out, overwrite=True):
+    with pytest.raises(UserError, match="files that Tersely did not write"), whole_folder(out, overwrite=True):
         pytest.fail("must not begin")
     assert tree(out) == before
 
@@ -144,7 +144,7 @@ def test_training_notes_vouch_for_their_files_too(tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     (out / "model.safetensors").write_text("w")
-    (out / "laconic_task.json").write_text('{"files": ["model.safetensors"]}')
+    (out / "tersely_task.json").write_text('{"files": ["model.safetensors"]}')
     check_destination(out, overwrite=True)
 
 
@@ -192,7 +192,7 @@ def test_link_to_a_folder_is_followed(tmp_path):
 def test_leftovers_of_a_killed_run_are_removed_and_only_those(tmp_path):
     code = """
 import os, sys
-from laconic.whole import whole_folder
+from tersely.whole import whole_folder
 with whole_folder(sys.argv[1]) as scratch:
     (scratch / "half").write_text("x")
     os._exit(9)
@@ -220,7 +220,7 @@ def test_failed_rename_puts_the_old_folder_back(tmp_path):
 
 
 def test_rename_that_fails_after_the_old_folder_stepped_aside_puts_it_back(tmp_path):
-    from laconic.whole import _replace
+    from tersely.whole import _replace
 
     out = make(tmp_path / "out", a="old")
     with pytest.raises(OSError, match="No such file"):
@@ -232,9 +232,9 @@ def test_rename_that_fails_after_the_old_folder_stepped_aside_puts_it_back(tmp_p
 def test_old_result_comes_back_after_a_kill_between_the_two_renames(tmp_path):
     aside = tmp_path / ".out.abc.old.part"
     aside.mkdir()
-    (aside / "laconic.json").write_text('{"files": {}}')
+    (aside / "tersely.json").write_text('{"files": {}}')
     (tmp_path / ".out.abc.part").mkdir()
     with pytest.raises(UserError, match="exists and is not empty"):
         check_destination(tmp_path / "out", overwrite=False)
-    assert (tmp_path / "out" / "laconic.json").is_file()
+    assert (tmp_path / "out" / "tersely.json").is_file()
     assert not aside.exists()

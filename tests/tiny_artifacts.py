@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from laconic import engines
-from laconic.artifact import MANIFEST, Graph, Manifest, read, seal
-from laconic.measure.check import BATCH, read_probe, record_name
-from laconic.probe import probe_examples, probe_features, write_probe
-from laconic.runtime.batches import run
-from laconic.tasks import Encoder, QuestionAnswering, SequenceClassification, TokenClassification, to_json
-from laconic.typed import fill
 from models import build_tokenizer
+from tersely import engines
+from tersely.artifact import MANIFEST, Graph, Manifest, read, seal
+from tersely.measure.check import BATCH, read_probe, record_name
+from tersely.probe import probe_examples, probe_features, write_probe
+from tersely.runtime.batches import run
+from tersely.tasks import Encoder, QuestionAnswering, SequenceClassification, TokenClassification, to_json
+from tersely.typed import fill
 
 PLAIN, OWN, SHARED = "onnx/model.onnx", "onnx/model_onnxruntime.onnx", "onnx/model_quantized.onnx"
 TASKS = {

@@ -13,10 +13,10 @@ from pathlib import Path
 import onnx
 
 from fake_quantized import Subject, graph_of
-from laconic.engines.torch import load_module
-from laconic.qat import QatSettings, train_int8
 from learnable import rows, single
 from slow_process import slow_down_others
+from tersely.engines.torch import load_module
+from tersely.qat import QatSettings, train_int8
 from widths import examples
 
 SETTINGS = QatSettings(algo_list=("min_max",), pact_rate=5.0)

@@ -13,9 +13,9 @@ import sys
 import time
 from pathlib import Path
 
-from laconic.folder import open_folder
-from laconic.prune import PruneSettings, train_widths
 from slow_process import slow_down_others
+from tersely.folder import open_folder
+from tersely.prune import PruneSettings, train_widths
 from widths import TRAINING, examples
 
 SETTINGS = PruneSettings(width_mult_list="1/2", depth_mult_list="1 1/2", label_loss=0.5)

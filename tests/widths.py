@@ -11,21 +11,21 @@ import numpy as np
 import torch
 from transformers import TrainingArguments, set_seed
 
-from laconic import data
-from laconic.carve import shape_of, twin
-from laconic.engines.torch import input_names, load_module
-from laconic.families import find
-from laconic.folder import ModelFolder, open_folder
-from laconic.options import TaskOptions
-from laconic.prune import Elastic, PruneSettings
-from laconic.prune.carved_folder import carved_writer
-from laconic.prune.elastic_trainer import ElasticTrainer
-from laconic.prune.prune_only import ordered_model
-from laconic.tasks import Columns
-from laconic.train.batches import Collator, FeatureDataset
-from laconic.train.finetune import finetune
-from laconic.train.keep_best import KeepBest
 from learnable import LEARN, LENGTH, jsonl, rows, single, tiny
+from tersely import data
+from tersely.carve import shape_of, twin
+from tersely.engines.torch import input_names, load_module
+from tersely.families import find
+from tersely.folder import ModelFolder, open_folder
+from tersely.options import TaskOptions
+from tersely.prune import Elastic, PruneSettings
+from tersely.prune.carved_folder import carved_writer
+from tersely.prune.elastic_trainer import ElasticTrainer
+from tersely.prune.prune_only import ordered_model
+from tersely.tasks import Columns
+from tersely.train.batches import Collator, FeatureDataset
+from tersely.train.finetune import finetune
+from tersely.train.keep_best import KeepBest
 
 TRAINING: dict[str, Any] = {"learning_rate": 1e-3, "num_train_epochs": 1, "save_steps": 6, "logging_steps": 3}
 """What prunes it in a second."""

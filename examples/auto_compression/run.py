@@ -1,4 +1,4 @@
-"""Compress by a YAML file alone, as PaddleSlim's AutoCompression did: `laconic compress` under its old name.
+"""Compress by a YAML file alone, as PaddleSlim's AutoCompression did: `tersely compress` under its old name.
 
     python examples/auto_compression/run.py --config_path examples/auto_compression/configs/tnews_ptq.yaml \\
         --model_name_or_path MODELS/tnews --data_dir DATA --save_dir compressed/tnews
@@ -6,7 +6,7 @@
 
 import sys
 
-from laconic.cli import main
+from tersely.cli import main
 
 if __name__ == "__main__":
     sys.exit(main(["compress", *sys.argv[1:]]))

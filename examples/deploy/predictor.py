@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from laconic import UserError, runtime
-from laconic.folder import make_task, read_config
-from laconic.options import TaskOptions
-from laconic.tasks import to_json
+from tersely import UserError, runtime
+from tersely.folder import make_task, read_config
+from tersely.options import TaskOptions
+from tersely.tasks import to_json
 
 
 def parse(description: str | None, inputs: str) -> argparse.Namespace:
     """Read the flags that the reference's scripts have, as far as they can have an effect here."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("inputs", nargs="*", help=f"{inputs} (some samples)")
-    parser.add_argument("--model_dir", required=True, help="artifact: what laconic export or laconic compress wrote")
+    parser.add_argument("--model_dir", required=True, help="artifact: what tersely export or tersely compress wrote")
     parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="gpu: ONNX Runtime with CUDA (cpu)")
     parser.add_argument("--backend", "--engine", default="auto", help="auto, onnxruntime or openvino (auto)")
     parser.add_argument("--num_threads", type=int, help="threads (one a core)")

@@ -5,8 +5,8 @@ python examples/deploy/qa_infer.py --model_dir smaller/best "Where is it?" "The 
 
 from __future__ import annotations
 
-from laconic import UserError
 from predictor import answers, load, parse, run
+from tersely import UserError
 
 SAMPLES = [
     "Where did the company move?",

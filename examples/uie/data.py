@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from laconic import UserError
-from laconic.data import Rows, read
-from laconic.errors import existing
-from laconic.tasks.metrics.entities import entities
+from tersely import UserError
+from tersely.data import Rows, read
+from tersely.errors import existing
+from tersely.tasks.metrics.entities import entities
 
 Row = dict[str, Any]
 """`content`: the text; `prompt`: what is asked for; `result_list`: the answers with their characters, end exclusive."""

@@ -19,10 +19,10 @@ from tokenizers import Tokenizer
 
 from data import read_rows
 from features import LABELS, encode
-from laconic import UserError, runtime
-from laconic.artifact import is_artifact
-from laconic.errors import existing
-from laconic.runtime import Predictor
+from tersely import UserError, runtime
+from tersely.artifact import is_artifact
+from tersely.errors import existing
+from tersely.runtime import Predictor
 
 LIMIT = 0.5
 """Chances above it are a yes."""
@@ -74,9 +74,9 @@ def open_extractor(path: str) -> tuple[Predictor, Tokenizer]:
     folder = existing(path, "folder")
     if is_artifact(folder):
         return runtime.load(folder), _tokenizer(folder)
-    from laconic.engines.torch import TorchEngine, input_names
-    from laconic.tasks import Encoder, Own
     from model import UIE, load_model
+    from tersely.engines.torch import TorchEngine, input_names
+    from tersely.tasks import Encoder, Own
 
     model = load_model(folder, UIE)
     task = Own("UIE", input_names(model), LABELS, labels_last=False, threshold=LIMIT)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tokenizers import Encoding, Tokenizer
 
-from laconic import UserError
+from tersely import UserError
 
 LABELS = ("start_positions", "end_positions")
 

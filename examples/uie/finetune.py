@@ -1,6 +1,6 @@
 """Fine-tune, score and compress a UIE-style extractor, on rows of prompts that `data.py` makes.
 
-ENCODER is a folder of transformers, such as a Chinese BERT or what `laconic convert` makes of an ERNIE:
+ENCODER is a folder of transformers, such as a Chinese BERT or what `tersely convert` makes of an ERNIE:
 
     python examples/uie/finetune.py --model_name_or_path ENCODER --output_dir models/uie --do_train --do_eval \\
         --train_path data/uie/train.txt --dev_path data/uie/dev.txt --max_seq_length 128 \\
@@ -22,11 +22,11 @@ import torch
 from data import read_rows
 from evaluate import SpanEvaluator
 from features import LABELS, Padded, encode
-from laconic import CompressionArguments, PdArgumentParser, Trainer, UserError
-from laconic.cli.compress_table import show
-from laconic.cli.console import progress
-from laconic.errors import Failure
 from model import criterion, open_uie
+from tersely import CompressionArguments, PdArgumentParser, Trainer, UserError
+from tersely.cli.compress_table import show
+from tersely.cli.console import progress
+from tersely.errors import Failure
 
 
 @dataclass

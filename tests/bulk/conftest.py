@@ -1,4 +1,4 @@
-"""Hand-written artifacts and rows for them, and `laconic predict` in this process."""
+"""Hand-written artifacts and rows for them, and `tersely predict` in this process."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 import tiny_artifacts
-from commands import Laconic, Ran
-from laconic.cli import main
+from commands import Ran, Tersely
+from tersely.cli import main
 
 
 @pytest.fixture
-def predict(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Laconic:
-    """Run `laconic predict`: its exit code, standard output and standard error."""
+def predict(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tersely:
+    """Run `tersely predict`: its exit code, standard output and standard error."""
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
 
     def run(*words: str | Path, stdin: str | None = None) -> Ran:
@@ -45,5 +45,5 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> int:
     """Parts of sixteen rows."""
-    monkeypatch.setattr("laconic.bulk.read_parts.ROWS", 16)
+    monkeypatch.setattr("tersely.bulk.read_parts.ROWS", 16)
     return 16

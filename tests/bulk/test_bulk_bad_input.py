@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from bulk_rows import records
-from commands import Laconic, Ran
+from commands import Ran, Tersely
 
 Artifact = Callable[[str], Path]
 
 
 def refused(shown: Ran, said: str, folder: Path, before: set[str]) -> None:
     assert shown.code == 2
-    assert shown.err.startswith("laconic: ")
+    assert shown.err.startswith("tersely: ")
     assert said in shown.err
     assert shown.err.count("\n") == 1
     assert {path.name for path in folder.iterdir()} == before
@@ -38,7 +38,7 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_row_of_a_later_part_is_named_before_any_work(
-    case: str, predict: Laconic, artifact: Artifact, small_parts: int, tmp_path: Path
+    case: str, predict: Tersely, artifact: Artifact, small_parts: int, tmp_path: Path
 ) -> None:
     name, content, said = BAD[case]
     (tmp_path / name).write_bytes(content)
@@ -63,7 +63,7 @@ def test_bad_row_of_a_later_part_is_named_before_any_work(
     ],
 )
 def test_output_that_cannot_be_is_refused(
-    output: str | None, more: list[str], said: str, predict: Laconic, artifact: Artifact, tmp_path: Path
+    output: str | None, more: list[str], said: str, predict: Tersely, artifact: Artifact, tmp_path: Path
 ) -> None:
     file, there = tmp_path / "rows.jsonl", tmp_path / "there.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in records("text", 3)))
@@ -74,7 +74,7 @@ def test_output_that_cannot_be_is_refused(
     assert len(file.read_text().splitlines()) == 3
 
 
-def test_overwrite_replaces_an_output(predict: Laconic, artifact: Artifact, tmp_path: Path) -> None:
+def test_overwrite_replaces_an_output(predict: Tersely, artifact: Artifact, tmp_path: Path) -> None:
     (tmp_path / "out.jsonl").write_text("old\n")
     shown = predict(artifact("text"), "--output", tmp_path / "out.jsonl", "--overwrite", stdin="the dark river\n")
     assert shown.code == 0, shown.err
@@ -82,7 +82,7 @@ def test_overwrite_replaces_an_output(predict: Laconic, artifact: Artifact, tmp_
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
-def test_folder_that_may_not_be_written_is_refused(predict: Laconic, artifact: Artifact, tmp_path: Path) -> None:
+def test_folder_that_may_not_be_written_is_refused(predict: Tersely, artifact: Artifact, tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
     shown = predict(artifact("text"), "--output", tmp_path / "out.jsonl", stdin="the dark river\n")
     tmp_path.chmod(0o755)
@@ -90,7 +90,7 @@ def test_folder_that_may_not_be_written_is_refused(predict: Laconic, artifact: A
 
 
 @pytest.mark.parametrize("option", [["--workers", "2"], ["--ray", "local"]])
-def test_model_folder_has_no_workers(option: list[str], predict: Laconic, tmp_path: Path) -> None:
+def test_model_folder_has_no_workers(option: list[str], predict: Tersely, tmp_path: Path) -> None:
     model = tmp_path / "model"
     model.mkdir()
     (model / "config.json").write_text('{"model_type": "bert"}')
@@ -99,11 +99,11 @@ def test_model_folder_has_no_workers(option: list[str], predict: Laconic, tmp_pa
 
 
 def test_package_that_is_missing_is_named(
-    predict: Laconic, artifact: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    predict: Tersely, artifact: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     shown = predict(artifact("text"), "--output", tmp_path / "out.jsonl", "--ray", "local", stdin="fine\n")
-    refused(shown, "Install it with: pip install 'laconic[ray]'", tmp_path, set())
+    refused(shown, "Install it with: pip install 'tersely[ray]'", tmp_path, set())
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     shown = predict(artifact("text"), "--output", tmp_path / "out.parquet", stdin="fine\n")
     refused(shown, "Install it with: pip install pyarrow", tmp_path, set())

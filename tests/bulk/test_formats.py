@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from bulk_rows import inputs, near, records
-from commands import Laconic
-from laconic import runtime
+from commands import Tersely
+from tersely import runtime
 
 Artifact = Callable[[str], Path]
 ROWS = 40
@@ -60,7 +60,7 @@ def typed(answer: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
     ("given", "asked"), [("jsonl", "csv"), ("csv", "parquet"), ("parquet", "tsv"), ("tsv", "jsonl")]
 )
 def test_answers_are_those_of_one_go(
-    kind: str, given: str, asked: str, predict: Laconic, artifact: Artifact, small_parts: int, tmp_path: Path
+    kind: str, given: str, asked: str, predict: Tersely, artifact: Artifact, small_parts: int, tmp_path: Path
 ) -> None:
     rows = records(kind, ROWS)
     file, output = write(tmp_path / f"rows.{given}", rows), tmp_path / f"answers.{asked}"
@@ -77,7 +77,7 @@ def test_answers_are_those_of_one_go(
 
 
 def test_plain_texts_and_standard_input_give_the_same_bytes(
-    predict: Laconic, artifact: Artifact, small_parts: int, tmp_path: Path
+    predict: Tersely, artifact: Artifact, small_parts: int, tmp_path: Path
 ) -> None:
     file = write(tmp_path / "rows.txt", records("text", ROWS))
     predict(artifact("text"), file, "--output", tmp_path / "a.csv")
@@ -88,7 +88,7 @@ def test_plain_texts_and_standard_input_give_the_same_bytes(
 
 
 def test_answers_with_tabs_and_line_ends_come_back_from_tables(
-    predict: Laconic, artifact: Artifact, tmp_path: Path
+    predict: Tersely, artifact: Artifact, tmp_path: Path
 ) -> None:
     """A question's answer is a stretch of its context, with whatever stands there."""
     contexts = ["the\tdark\nriver\r\nbank", '"paris" is, the "capital"', "old"]
@@ -103,7 +103,7 @@ def test_answers_with_tabs_and_line_ends_come_back_from_tables(
     assert [json.loads(cell) if cell.startswith('"') else cell for cell in cells] == plain
 
 
-def test_small_file_gives_the_bytes_of_one_batch(predict: Laconic, artifact: Artifact, tmp_path: Path) -> None:
+def test_small_file_gives_the_bytes_of_one_batch(predict: Tersely, artifact: Artifact, tmp_path: Path) -> None:
     """Up to a part's rows nothing is cut: what `predict` says, to the last digit."""
     rows = records("text", ROWS)
     output = tmp_path / "answers.jsonl"

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from bulk_rows import inputs, near, records
-from commands import Laconic
-from laconic import runtime
-from laconic.bulk.unfinished import Unfinished
+from commands import Tersely
+from tersely import runtime
+from tersely.bulk.unfinished import Unfinished
 
 Artifact = Callable[[str], Path]
 MARK = '{"label": "taken up"}\n'
@@ -30,7 +30,7 @@ def rows(tmp_path: Path) -> Path:
     return file
 
 
-def interrupted(predict: Laconic, artifact: Path, rows: Path, output: Path, *more: str) -> list[Path]:
+def interrupted(predict: Tersely, artifact: Path, rows: Path, output: Path, *more: str) -> list[Path]:
     """Stop where a disk would be full: the parts before it are there."""
     folder = output.with_name(f".{output.name}.parts")
     keep, kept = Unfinished.keep, 0
@@ -50,7 +50,7 @@ def interrupted(predict: Laconic, artifact: Path, rows: Path, output: Path, *mor
 
 
 def test_parts_that_are_done_are_taken_up(
-    predict: Laconic, artifact: Artifact, rows: Path, small_parts: int, tmp_path: Path
+    predict: Tersely, artifact: Artifact, rows: Path, small_parts: int, tmp_path: Path
 ) -> None:
     output, whole = tmp_path / "out.jsonl", tmp_path / "whole.jsonl"
     predict(artifact("text"), rows, "--output", whole)
@@ -66,7 +66,7 @@ def test_parts_that_are_done_are_taken_up(
 
 @pytest.mark.parametrize("change", ["batch_size", "rows", "model", "length"])
 def test_parts_of_other_inputs_are_not(
-    change: str, predict: Laconic, artifact: Artifact, rows: Path, small_parts: int, tmp_path: Path
+    change: str, predict: Tersely, artifact: Artifact, rows: Path, small_parts: int, tmp_path: Path
 ) -> None:
     output, model = tmp_path / "out.jsonl", artifact("text")
     for part in interrupted(predict, model, rows, output):
@@ -86,17 +86,17 @@ def test_parts_of_other_inputs_are_not(
 
 
 def test_rows_of_standard_input_leave_nothing(
-    predict: Laconic, artifact: Artifact, small_parts: int, tmp_path: Path
+    predict: Tersely, artifact: Artifact, small_parts: int, tmp_path: Path
 ) -> None:
     lines = [row["text"] for row in records("text", 40)]
     shown = predict(artifact("text"), "--output", tmp_path / "out.jsonl", stdin="\n".join([*lines, "{broken"]))
     assert shown.code == 2
-    assert shown.err.startswith("laconic: standard input:41: The line looks like JSON but is not")
+    assert shown.err.startswith("tersely: standard input:41: The line looks like JSON but is not")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_second_run_does_not_write_the_same_output(
-    predict: Laconic, artifact: Artifact, rows: Path, tmp_path: Path
+    predict: Tersely, artifact: Artifact, rows: Path, tmp_path: Path
 ) -> None:
     with Unfinished(tmp_path / "out.jsonl", "mark", resumable=True):
         shown = predict(artifact("text"), rows, "--output", tmp_path / "out.jsonl")
@@ -111,7 +111,7 @@ TIMES = 1000
 
 @pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-def test_killed_and_ctrl_c_with_workers(predict: Laconic, artifact: Artifact, tmp_path: Path) -> None:
+def test_killed_and_ctrl_c_with_workers(predict: Tersely, artifact: Artifact, tmp_path: Path) -> None:
     """SIGKILL to the first process, then Ctrl-C: workers end with it both times, and what was done counts."""
     file, output = tmp_path / "rows.jsonl", tmp_path / "out.jsonl"
     given = records("text", 400)
@@ -120,7 +120,7 @@ def test_killed_and_ctrl_c_with_workers(predict: Laconic, artifact: Artifact, tm
     parts = output.with_name(".out.jsonl.parts")
     done = 0
     for sent, code in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)):
-        command = [sys.executable, "-m", "laconic", *map(str, words)]
+        command = [sys.executable, "-m", "tersely", *map(str, words)]
         process = subprocess.Popen(
             command, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=_heeds_ctrl_c
         )
@@ -132,7 +132,7 @@ def test_killed_and_ctrl_c_with_workers(predict: Laconic, artifact: Artifact, tm
         _, told = process.communicate(timeout=60)
         assert process.returncode == code
         assert "Traceback" not in told
-        assert sent == signal.SIGKILL or told.endswith("laconic: interrupted\n")
+        assert sent == signal.SIGKILL or told.endswith("tersely: interrupted\n")
         _until(lambda: not _group(process.pid))  # noqa: B023
         assert not output.exists()
         done = _count(parts)

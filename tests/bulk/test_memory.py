@@ -15,7 +15,7 @@ from bulk_rows import records
 CODE = """
 import sys
 from pathlib import Path
-from laconic.cli import main
+from tersely.cli import main
 code = main(sys.argv[1:])
 peak = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
 print(peak[0].split()[1])

@@ -13,10 +13,10 @@ import pytest
 
 import tiny_artifacts
 from bulk_rows import records
-from commands import Laconic
-from laconic import runtime
-from laconic.bulk import Job, Part, answered, answerer
-from laconic.bulk.ray_workers import RayActors
+from commands import Tersely
+from tersely import runtime
+from tersely.bulk import Job, Part, answered, answerer
+from tersely.bulk.ray_workers import RayActors
 
 Artifact = Callable[[str], Path]
 pytestmark = pytest.mark.long
@@ -28,7 +28,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Two machines of one core each, as far as Ray can tell; they share no cache with us."""
     from ray.cluster_utils import Cluster
 
-    monkeypatch.setenv("LACONIC_CACHE", str(tmp_path / "there"))
+    monkeypatch.setenv("TERSELY_CACHE", str(tmp_path / "there"))
     monkeypatch.setenv("RAY_worker_niceness", "0")  # 15 by default: beside other tests, workers would get no time
     both = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     both.add_node(num_cpus=1)
@@ -42,7 +42,7 @@ def parts(count: int) -> list[Part]:
 
 
 def test_command_on_ray_writes_the_same_bytes(
-    predict: Laconic, artifact: Artifact, small_parts: int, tmp_path: Path, cluster: Any
+    predict: Tersely, artifact: Artifact, small_parts: int, tmp_path: Path, cluster: Any
 ) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in records("text", 100)))
@@ -104,7 +104,7 @@ def ancestors(process: int) -> set[int]:
     ],
 )
 def test_cluster_that_is_not_there_is_told_at_once(
-    address: str, said: str, predict: Laconic, artifact: Artifact, tmp_path: Path
+    address: str, said: str, predict: Tersely, artifact: Artifact, tmp_path: Path
 ) -> None:
     shown = predict(artifact("text"), "--output", tmp_path / "out.jsonl", "--ray", address, stdin="fine\n")
     assert (shown.code, shown.err.count("\n")) == (2, 1)

@@ -9,10 +9,10 @@ import pytest
 
 import tiny_artifacts
 from bulk_rows import records
-from laconic.bulk import RowFile
-from laconic.data import read
-from laconic.errors import Failure, UserError
-from laconic.tasks import Columns
+from tersely.bulk import RowFile
+from tersely.data import read
+from tersely.errors import Failure, UserError
+from tersely.tasks import Columns
 
 TASK = tiny_artifacts.TASKS["text"]
 NONE = Columns()

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import tiny_artifacts
-from laconic import artifact as artifacts
-from laconic.bulk.shipping import packed, unpacked
-from laconic.errors import Failure, UserError
+from tersely import artifact as artifacts
+from tersely.bulk.shipping import packed, unpacked
+from tersely.errors import Failure, UserError
 
 Artifact = Callable[[str], Path]
 
@@ -63,5 +63,5 @@ def test_path_that_leaves_the_folder_is_refused(artifact: Artifact, tmp_path: Pa
 
 def test_cache_that_cannot_be_written_is_named(artifact: Artifact, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Failure, match=r"LACONIC_CACHE"):
+    with pytest.raises(Failure, match=r"TERSELY_CACHE"):
         unpacked(packed(artifact("text")), tmp_path / "file")

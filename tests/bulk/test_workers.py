@@ -14,10 +14,10 @@ import pytest
 
 import tiny_artifacts
 from bulk_rows import records
-from commands import Laconic
-from laconic import runtime
-from laconic.bulk import Job, Part, Processes, answered, answerer
-from laconic.errors import Failure, UserError
+from commands import Tersely
+from tersely import runtime
+from tersely.bulk import Job, Part, Processes, answered, answerer
+from tersely.errors import Failure, UserError
 
 Artifact = Callable[[str], Path]
 pytestmark = pytest.mark.slow
@@ -94,7 +94,7 @@ def own_artifact_text(artifact: Artifact, tmp_path: Path) -> Path:
 
 
 def test_command_with_workers_writes_the_same_bytes(
-    predict: Laconic, artifact: Artifact, small_parts: int, tmp_path: Path
+    predict: Tersely, artifact: Artifact, small_parts: int, tmp_path: Path
 ) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in records("question", 100)))

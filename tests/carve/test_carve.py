@@ -10,12 +10,12 @@ import pytest
 import torch
 import transformers
 
-from laconic.carve import Shape, carve, locate, shape_for, shape_of, skeleton, slices
-from laconic.engines.torch import load_module
-from laconic.errors import UserError
-from laconic.families import FAMILIES, find
 from models import FAMILIES as NAMES
 from prunable_batches import batch_for, logits, off
+from tersely.carve import Shape, carve, locate, shape_for, shape_of, skeleton, slices
+from tersely.engines.torch import load_module
+from tersely.errors import UserError
+from tersely.families import FAMILIES, find
 
 HALF = Fraction(1, 2)
 

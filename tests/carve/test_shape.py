@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laconic.carve import Shape, shape_for
-from laconic.errors import UserError
+from tersely.carve import Shape, shape_for
+from tersely.errors import UserError
 
 BASE = Shape((12,) * 12, (3072,) * 12, tuple(range(12)))
 
@@ -90,7 +90,7 @@ def test_json_gives_back_the_shape():
 
 GOOD = {"version": 1, "heads": [4], "ffn": [8], "layers": [0]}
 BAD = {
-    "format version 2; this laconic reads version 1. Update laconic": GOOD | {"version": 2},
+    "format version 2; this tersely reads version 1. Update tersely": GOOD | {"version": 2},
     "format version None": {"heads": [4]},
     "lacks the entry 'layers'": {"version": 1, "heads": [4], "ffn": [8]},
     "'heads' must be int. Got '4'": GOOD | {"heads": ["4"]},

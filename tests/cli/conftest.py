@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from commands import Laconic, Ran
-from laconic.cli import main
+from commands import Ran, Tersely
 from learnable import asked, conll, rows, single, squad, tagged, tsv
+from tersely.cli import main
 
 
 @pytest.fixture
-def laconic(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Laconic:
+def tersely(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tersely:
     """Run a command in this process: its exit code, standard output and standard error."""
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")  # a benchmark sets it; it is put back
 

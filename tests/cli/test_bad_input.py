@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file, save_file
 
-from commands import Laconic
+from commands import Tersely
 from learnable import single, split, tiny, tsv
 
 Folder = Callable[..., Path]
@@ -38,7 +38,7 @@ FILES = {
 
 def check(shown: Any, said: str, folder: Path, before: set[Path]) -> None:
     assert (shown.code, shown.out) == (2, ""), shown.err
-    assert shown.err.startswith("laconic: ")
+    assert shown.err.startswith("tersely: ")
     assert shown.err.count("\n") == 1
     assert said in shown.err
     assert "a bug" not in shown.err
@@ -47,7 +47,7 @@ def check(shown: Any, said: str, folder: Path, before: set[Path]) -> None:
 
 @pytest.mark.parametrize("case", FILES)
 @pytest.mark.parametrize("command", ["evaluate", "finetune", "export"])
-def test_bad_rows_are_named(command: str, case: str, laconic: Laconic, model_folder: Folder, tmp_path: Path) -> None:
+def test_bad_rows_are_named(command: str, case: str, tersely: Tersely, model_folder: Folder, tmp_path: Path) -> None:
     content, name, said = FILES[case]
     file = tmp_path / name
     file.write_bytes(content)
@@ -59,11 +59,11 @@ def test_bad_rows_are_named(command: str, case: str, laconic: Laconic, model_fol
         good.write_text(GOOD)
         words += ["--train_file", good]
     before = set(tmp_path.rglob("*"))
-    check(laconic(*words), said.format(file), tmp_path, before)
+    check(tersely(*words), said.format(file), tmp_path, before)
 
 
 @pytest.mark.parametrize("case", [name for name in FILES if name != "label not in the set"])
-def test_bad_training_rows_are_named(case: str, laconic: Laconic, model_folder: Folder, tmp_path: Path) -> None:
+def test_bad_training_rows_are_named(case: str, tersely: Tersely, model_folder: Folder, tmp_path: Path) -> None:
     content, name, said = FILES[case]
     file = tmp_path / name
     file.write_bytes(content)
@@ -72,7 +72,7 @@ def test_bad_training_rows_are_named(case: str, laconic: Laconic, model_folder: 
     before = set(tmp_path.rglob("*"))
     words: list[Any] = ["finetune", "--model_name_or_path", model_folder(), "--task", "sequence_classification"]
     words += ["--train_file", file, "--eval_file", good, "--output_dir", tmp_path / "out"]
-    check(laconic(*words), said.format(file), tmp_path, before)
+    check(tersely(*words), said.format(file), tmp_path, before)
 
 
 QUESTION = {"id": "q7", "question": "what", "answers": [{"text": "paris", "answer_start": 0}]}
@@ -95,11 +95,11 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("case", OTHERS)
-def test_bad_rows_of_other_tasks_are_named(case: str, laconic: Laconic, model_folder: Folder, tmp_path: Path) -> None:
+def test_bad_rows_of_other_tasks_are_named(case: str, tersely: Tersely, model_folder: Folder, tmp_path: Path) -> None:
     head, name, content, said = OTHERS[case]
     file = tmp_path / name
     file.write_text(content)
-    shown = laconic("evaluate", "--model_name_or_path", model_folder(head), "--eval_file", file)
+    shown = tersely("evaluate", "--model_name_or_path", model_folder(head), "--eval_file", file)
     check(shown, said.format(file), tmp_path, {file})
 
 
@@ -142,7 +142,7 @@ MODELS: dict[str, tuple[Callable[[Path], None], str]] = {
 @pytest.mark.parametrize("case", MODELS)
 @pytest.mark.parametrize("command", ["evaluate", "finetune", "export", "predict", "benchmark"])
 def test_bad_model_folder_is_named(
-    command: str, case: str, laconic: Laconic, model_folder: Folder, tmp_path: Path
+    command: str, case: str, tersely: Tersely, model_folder: Folder, tmp_path: Path
 ) -> None:
     damage, said = MODELS[case]
     folder = Path(shutil.copytree(model_folder(), tmp_path / "model"))
@@ -158,7 +158,7 @@ def test_bad_model_folder_is_named(
         "benchmark": [folder, "--engines", "torch", "--lengths", "8", "--threads", "1"],
     }  # fmt: skip
     before = set(tmp_path.rglob("*"))
-    shown = laconic(command, *words[command])
+    shown = tersely(command, *words[command])
     check(shown, said, tmp_path, before)
     assert str(folder) in shown.err
 
@@ -166,14 +166,14 @@ def test_bad_model_folder_is_named(
 @pytest.mark.parametrize("option", ["--batch_size", "--threads"])
 @pytest.mark.parametrize("command", ["evaluate", "predict"])
 def test_numbers_below_one_are_refused(
-    command: str, option: str, laconic: Laconic, model_folder: Folder, tmp_path: Path
+    command: str, option: str, tersely: Tersely, model_folder: Folder, tmp_path: Path
 ) -> None:
     rows = tmp_path / "rows.tsv"
     rows.write_text(GOOD)
     words: list[Any] = [model_folder(), rows]
     if command == "evaluate":
         words = ["--model_name_or_path", model_folder(), "--eval_file", rows]
-    check(laconic(command, *words, option, "0"), "must be at least 1. Got", tmp_path, {rows})
+    check(tersely(command, *words, option, "0"), "must be at least 1. Got", tmp_path, {rows})
 
 
 OPTIONS = {
@@ -195,25 +195,25 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("case", OPTIONS)
-def test_bad_options_are_named(case: str, laconic: Laconic, model_folder: Folder, tmp_path: Path) -> None:
+def test_bad_options_are_named(case: str, tersely: Tersely, model_folder: Folder, tmp_path: Path) -> None:
     rows = tmp_path / "rows.tsv"
     rows.write_text(GOOD)
     words, said = OPTIONS[case]
     given = [word.format(rows) for word in words]
-    check(laconic("evaluate", "--model_name_or_path", model_folder(), *given), said, tmp_path, {rows})
+    check(tersely("evaluate", "--model_name_or_path", model_folder(), *given), said, tmp_path, {rows})
 
 
 def test_head_that_does_not_fit_the_rows_is_said(
-    laconic: Laconic, model_folder: Folder, files: dict[str, Path], tmp_path: Path
+    tersely: Tersely, model_folder: Folder, files: dict[str, Path], tmp_path: Path
 ) -> None:
     words = ["evaluate", "--model_name_or_path", model_folder(), "--eval_file", files["question"]]
-    check(laconic(*words), f"{files['question']}", tmp_path, set())
+    check(tersely(*words), f"{files['question']}", tmp_path, set())
 
 
 @pytest.mark.parametrize("command", ["finetune", "export"])
 @pytest.mark.parametrize("place", ["file", "under a file", "full folder"])
 def test_output_that_cannot_be_written_is_refused_before_work(
-    place: str, command: str, laconic: Laconic, model_folder: Folder, tmp_path: Path
+    place: str, command: str, tersely: Tersely, model_folder: Folder, tmp_path: Path
 ) -> None:
     rows = tmp_path / "rows.tsv"
     rows.write_text(GOOD)
@@ -225,24 +225,24 @@ def test_output_that_cannot_be_written_is_refused_before_work(
         words += ["--train_file", rows]
     before = set(tmp_path.rglob("*"))
     for more in ([], ["--overwrite_output_dir"]):
-        check(laconic(*words, *more), "output folder", tmp_path, before)
+        check(tersely(*words, *more), "output folder", tmp_path, before)
 
 
 @pytest.mark.parametrize("place", ["folder", "nowhere/out.jsonl", "rows.tsv/out.jsonl"])
 def test_answers_that_cannot_be_written_are_refused(
-    place: str, laconic: Laconic, model_folder: Folder, tmp_path: Path
+    place: str, tersely: Tersely, model_folder: Folder, tmp_path: Path
 ) -> None:
     rows = tmp_path / "rows.tsv"
     rows.write_text(GOOD)
     (tmp_path / "folder").mkdir()
     before = set(tmp_path.rglob("*"))
     check(
-        laconic("predict", model_folder(), rows, "--output", tmp_path / place), "(option '--output')", tmp_path, before
+        tersely("predict", model_folder(), rows, "--output", tmp_path / place), "(option '--output')", tmp_path, before
     )
 
 
-def test_column_option_without_a_file_is_refused(laconic: Laconic, model_folder: Folder, tmp_path: Path) -> None:
-    shown = laconic("predict", model_folder(), "--text_column", "x", stdin="fine\n")
+def test_column_option_without_a_file_is_refused(tersely: Tersely, model_folder: Folder, tmp_path: Path) -> None:
+    shown = tersely("predict", model_folder(), "--text_column", "x", stdin="fine\n")
     check(shown, "The '--text_column' option has no effect without FILE.", tmp_path, set())
 
 
@@ -254,8 +254,8 @@ def damaged_byte(folder: Path) -> None:
 
 
 def newer_format(folder: Path) -> None:
-    manifest = json.loads((folder / "laconic.json").read_text())
-    (folder / "laconic.json").write_text(json.dumps({**manifest, "format_version": 99}))
+    manifest = json.loads((folder / "tersely.json").read_text())
+    (folder / "tersely.json").write_text(json.dumps({**manifest, "format_version": 99}))
 
 
 @pytest.mark.slow
@@ -270,7 +270,7 @@ def newer_format(folder: Path) -> None:
 )
 @pytest.mark.parametrize("command", ["evaluate", "predict", "benchmark"])
 def test_damaged_artifact_is_refused(
-    command: str, damage: Callable[[Path], None], said: str, laconic: Laconic, own_artifact: Path, tmp_path: Path
+    command: str, damage: Callable[[Path], None], said: str, tersely: Tersely, own_artifact: Path, tmp_path: Path
 ) -> None:
     rows = tmp_path / "rows.tsv"
     rows.write_text(GOOD)
@@ -281,14 +281,14 @@ def test_damaged_artifact_is_refused(
         "benchmark": [own_artifact, "--lengths", "8", "--threads", "1", "--engines", "onnxruntime"],
     }
     before = set(tmp_path.rglob("*"))
-    check(laconic(command, *words[command]), said, tmp_path, before)
+    check(tersely(command, *words[command]), said, tmp_path, before)
 
 
-def test_finetune_without_a_task_on_a_bare_encoder_says_what_to_do(laconic: Laconic, tmp_path: Path) -> None:
+def test_finetune_without_a_task_on_a_bare_encoder_says_what_to_do(tersely: Tersely, tmp_path: Path) -> None:
     train, dev = split(tmp_path, single, tsv, "tsv")
     encoder = tiny(tmp_path / "encoder")
     config = json.loads((encoder / "config.json").read_text())
     (encoder / "config.json").write_text(json.dumps({**config, "architectures": ["BertModel"]}))
     before = set(tmp_path.rglob("*"))
     words = ["finetune", "--model_name_or_path", encoder, "--train_file", train, "--eval_file", dev]
-    check(laconic(*words, "--output_dir", tmp_path / "out"), "--task", tmp_path, before)
+    check(tersely(*words, "--output_dir", tmp_path / "out"), "--task", tmp_path, before)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from commands import Laconic
-from laconic.engines.cpu import cpu
+from commands import Tersely
+from tersely.engines.cpu import cpu
 
 Folder = Callable[..., Path]
 QUICK: tuple[Any, ...] = ("--seconds", "0.05", "--lengths", "16")
@@ -16,11 +16,11 @@ QUICK: tuple[Any, ...] = ("--seconds", "0.05", "--lengths", "16")
 
 @pytest.mark.slow
 def test_batches_are_timed_on_every_engine_and_thread_count(
-    laconic: Laconic, model_folder: Folder, artifact_folder: Folder, tmp_path: Path
+    tersely: Tersely, model_folder: Folder, artifact_folder: Folder, tmp_path: Path
 ) -> None:
     model = model_folder()
     copy = Path(shutil.copytree(artifact_folder(), tmp_path / "packed"))
-    shown = laconic("benchmark", model, copy, *QUICK, "--batch_sizes", "1", "2", "--engines", "torch", "onnxruntime",
+    shown = tersely("benchmark", model, copy, *QUICK, "--batch_sizes", "1", "2", "--engines", "torch", "onnxruntime",
                     "--baseline", f"{model.name} torch", "--json")  # fmt: skip
     assert shown.code == 0, shown.err
     cells = shown.json["cells"]
@@ -45,10 +45,10 @@ def test_batches_are_timed_on_every_engine_and_thread_count(
 
 
 @pytest.mark.slow
-def test_rows_are_timed_beside_the_pipeline(laconic: Laconic, model_folder: Folder, files: dict[str, Path]) -> None:
+def test_rows_are_timed_beside_the_pipeline(tersely: Tersely, model_folder: Folder, files: dict[str, Path]) -> None:
     words: list[Any] = ["benchmark", model_folder(), "--rows", files["text"], "--engines", "torch", "pipeline"]
     words += ["--batch_sizes", "4", "--seconds", "0.05", "--threads", "1", "--baseline", "pipeline"]
-    cells = laconic(*words, "--json").json["cells"]
+    cells = tersely(*words, "--json").json["cells"]
     assert {(cell["engine"], cell["rows"], cell["batch"]) for cell in cells} == {("torch", 30, 4), ("pipeline", 30, 4)}
     for cell in cells:
         assert cell["rows_per_second"] == pytest.approx(30 / cell["seconds"])
@@ -56,9 +56,9 @@ def test_rows_are_timed_beside_the_pipeline(laconic: Laconic, model_folder: Fold
 
 
 @pytest.mark.slow
-def test_table_shows_rows_a_second(laconic: Laconic, artifact_folder: Folder, files: dict[str, Path]) -> None:
+def test_table_shows_rows_a_second(tersely: Tersely, artifact_folder: Folder, files: dict[str, Path]) -> None:
     words: list[Any] = ["benchmark", artifact_folder(), "--rows", files["text"], "--engines", "onnxruntime"]
-    plain = laconic(*words, "--batch_sizes", "4", "--seconds", "0.05")
+    plain = tersely(*words, "--batch_sizes", "4", "--seconds", "0.05")
     assert plain.code == 0
     assert "rows/s" in plain.out
     assert "mixed" in plain.out
@@ -66,10 +66,10 @@ def test_table_shows_rows_a_second(laconic: Laconic, artifact_folder: Folder, fi
 
 
 @pytest.mark.slow
-def test_folders_of_one_name_are_told_apart(laconic: Laconic, artifact_folder: Folder, tmp_path: Path) -> None:
+def test_folders_of_one_name_are_told_apart(tersely: Tersely, artifact_folder: Folder, tmp_path: Path) -> None:
     one, two = (Path(shutil.copytree(artifact_folder(), tmp_path / name / "best")) for name in ("a", "b"))
     words: list[Any] = ["benchmark", one, two, *QUICK, "--batch_sizes", "1", "--threads", "1"]
-    cells = laconic(*words, "--engines", "onnxruntime", "--baseline", two, "--json").json["cells"]
+    cells = tersely(*words, "--engines", "onnxruntime", "--baseline", two, "--json").json["cells"]
     assert [cell["model"] for cell in cells] == [str(one), str(two)]
     assert cells[1]["ratio"] == 1.0
 
@@ -93,8 +93,8 @@ def test_folders_of_one_name_are_told_apart(laconic: Laconic, artifact_folder: F
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_cannot_be_timed_is_refused(more: list[str], said: str, laconic: Laconic, model_folder: Folder) -> None:
-    shown = laconic("benchmark", model_folder(), *more)
+def test_what_cannot_be_timed_is_refused(more: list[str], said: str, tersely: Tersely, model_folder: Folder) -> None:
+    shown = tersely("benchmark", model_folder(), *more)
     assert (shown.code, shown.out) == (2, "")
     assert said in shown.err
     assert shown.err.count("\n") == 1
@@ -103,15 +103,15 @@ def test_what_cannot_be_timed_is_refused(more: list[str], said: str, laconic: La
 @pytest.mark.slow
 @pytest.mark.parametrize("engines", [["torch"], ["onnxruntime", "torch"], ["pipeline"]])
 def test_artifact_is_not_timed_on_torch(
-    engines: list[str], laconic: Laconic, artifact_folder: Folder, files: dict[str, Path]
+    engines: list[str], tersely: Tersely, artifact_folder: Folder, files: dict[str, Path]
 ) -> None:
     rows = ["--rows", files["text"]] if "pipeline" in engines else []
-    shown = laconic("benchmark", artifact_folder(), "--engines", *engines, *rows)
+    shown = tersely("benchmark", artifact_folder(), "--engines", *engines, *rows)
     assert shown.code == 2
     assert f"An artifact does not run on {engines[-1]}." in shown.err
 
 
-def test_model_named_twice_is_refused(laconic: Laconic, model_folder: Folder) -> None:
-    assert laconic("benchmark", model_folder(), model_folder()).err == (
-        "laconic: A model is named twice. Name each once.\n"
+def test_model_named_twice_is_refused(tersely: Tersely, model_folder: Folder) -> None:
+    assert tersely("benchmark", model_folder(), model_folder()).err == (
+        "tersely: A model is named twice. Name each once.\n"
     )

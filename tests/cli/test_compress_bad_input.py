@@ -1,4 +1,4 @@
-"""Bad input to `laconic compress`, case by case: exit code 2, one line that says what and where, nothing left."""
+"""Bad input to `tersely compress`, case by case: exit code 2, one line that says what and where, nothing left."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from commands import Laconic, Ran
+from commands import Ran, Tersely
 from compressible import Place, layer_name, write_place
 
 pytestmark = pytest.mark.usefixtures("short_timings")
@@ -43,7 +43,7 @@ def words(place: Place, output: Path, *more: Any) -> list[Any]:
 
 def check(shown: Ran, said: str, folder: Path, before: dict[Path, bytes | None]) -> None:
     assert (shown.code, shown.out) == (2, ""), shown.err
-    assert shown.err.startswith("laconic: ")
+    assert shown.err.startswith("tersely: ")
     assert shown.err.count("\n") == 1, shown.err
     assert said in shown.err
     assert "a bug" not in shown.err
@@ -90,9 +90,9 @@ OPTIONS: dict[str, tuple[list[str], str]] = {
 
 
 @pytest.mark.parametrize("case", OPTIONS)
-def test_bad_options_are_named(case: str, laconic: Laconic, place: Place, tmp_path: Path) -> None:
+def test_bad_options_are_named(case: str, tersely: Tersely, place: Place, tmp_path: Path) -> None:
     more, said = OPTIONS[case]
-    check(laconic(*words(place, tmp_path / "out", *more)), said, tmp_path, {})
+    check(tersely(*words(place, tmp_path / "out", *more)), said, tmp_path, {})
 
 
 @pytest.mark.parametrize(
@@ -107,14 +107,14 @@ def test_bad_options_are_named(case: str, laconic: Laconic, place: Place, tmp_pa
     ],
 )
 def test_options_that_need_rows_are_refused_without(
-    more: list[str], said: str, laconic: Laconic, place: Place, tmp_path: Path
+    more: list[str], said: str, tersely: Tersely, place: Place, tmp_path: Path
 ) -> None:
     command = ["compress", "--input_infer_model_path", place.graph, "--output_dir", tmp_path / "out"]
-    check(laconic(*command, *more), said, tmp_path, {})
+    check(tersely(*command, *more), said, tmp_path, {})
 
 
-def test_no_model_is_said(laconic: Laconic, place: Place, tmp_path: Path) -> None:
-    shown = laconic("compress", "--strategy", "ptq", "--eval_file", place.dev, "--output_dir", tmp_path / "out")
+def test_no_model_is_said(tersely: Tersely, place: Place, tmp_path: Path) -> None:
+    shown = tersely("compress", "--strategy", "ptq", "--eval_file", place.dev, "--output_dir", tmp_path / "out")
     check(shown, "The '--model_name_or_path' option is needed.", tmp_path, {})
 
 
@@ -157,28 +157,28 @@ GRAPHS: dict[str, tuple[Callable[[Place], Any], str]] = {
 
 
 @pytest.mark.parametrize("case", GRAPHS)
-def test_bad_graphs_are_named(case: str, laconic: Laconic, own: Place, tmp_path: Path) -> None:
+def test_bad_graphs_are_named(case: str, tersely: Tersely, own: Place, tmp_path: Path) -> None:
     damage, said = GRAPHS[case]
     damage(own)
     before = content(tmp_path)
-    shown = laconic(*words(own, tmp_path / "out"))
+    shown = tersely(*words(own, tmp_path / "out"))
     check(shown, said, tmp_path, before)
     assert str(own.folder) in shown.err
 
 
-def test_quantized_graph_is_not_quantized_twice(laconic: Laconic, place: Place, tmp_path: Path) -> None:
-    done = laconic(*words(place, tmp_path / "out", "--strategy", "dynamic", "--engines", "onnxruntime"))
+def test_quantized_graph_is_not_quantized_twice(tersely: Tersely, place: Place, tmp_path: Path) -> None:
+    done = tersely(*words(place, tmp_path / "out", "--strategy", "dynamic", "--engines", "onnxruntime"))
     assert done.code == 0, done.err
     best = tmp_path / "out" / "best"
     before = content(tmp_path)
     command = ["compress", "--strategy", "dynamic", "--output_dir", tmp_path / "out2"]
     graph = best / "onnx" / "model_onnxruntime.onnx"
-    check(laconic(*command, "--input_infer_model_path", graph), "already quantized", tmp_path, before)
-    check(laconic(*command, "--model_name_or_path", best), "This is an artifact already", tmp_path, before)
+    check(tersely(*command, "--input_infer_model_path", graph), "already quantized", tmp_path, before)
+    check(tersely(*command, "--model_name_or_path", best), "This is an artifact already", tmp_path, before)
     (best / "notes.txt").write_text("mine")
     before = content(tmp_path)
     again = words(place, tmp_path / "out", "--strategy", "dynamic", "--overwrite_output_dir")
-    check(laconic(*again), "'best' is or holds what this command did not write (best/notes.txt)", tmp_path, before)
+    check(tersely(*again), "'best' is or holds what this command did not write (best/notes.txt)", tmp_path, before)
 
 
 ROWS = {
@@ -193,29 +193,29 @@ ROWS = {
 @pytest.mark.parametrize("case", ROWS)
 @pytest.mark.parametrize("flag", ["--eval_file", "--test_file"])
 def test_bad_rows_are_named_before_any_work(
-    flag: str, case: str, laconic: Laconic, place: Place, tmp_path: Path
+    flag: str, case: str, tersely: Tersely, place: Place, tmp_path: Path
 ) -> None:
     raw, name, said = ROWS[case]
     (tmp_path / name).write_bytes(raw)
     before = content(tmp_path)
-    check(laconic(*words(place, tmp_path / "out", flag, tmp_path / name)), said, tmp_path, before)
+    check(tersely(*words(place, tmp_path / "out", flag, tmp_path / name)), said, tmp_path, before)
 
 
-def test_wrong_origin_stops_with_nothing_written(laconic: Laconic, place: Place, tmp_path: Path) -> None:
-    shown = laconic(*words(place, tmp_path / "new" / "out", "--origin_metric", "0.5"))
+def test_wrong_origin_stops_with_nothing_written(tersely: Tersely, place: Place, tmp_path: Path) -> None:
+    shown = tersely(*words(place, tmp_path / "new" / "out", "--origin_metric", "0.5"))
     check(shown, "The FP32 model scores accuracy 1.0000, '--origin_metric' says 0.5000", tmp_path, {})
 
 
-def test_output_that_cannot_be_written_is_refused(laconic: Laconic, place: Place, tmp_path: Path) -> None:
+def test_output_that_cannot_be_written_is_refused(tersely: Tersely, place: Place, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     before = content(tmp_path)
     for output, said in (("file", "The output folder is a file."), ("file/out", "cannot be written")):
-        check(laconic(*words(place, tmp_path / output)), said, tmp_path, before)
+        check(tersely(*words(place, tmp_path / output)), said, tmp_path, before)
 
 
-def test_read_only_disk_is_refused(laconic: Laconic, place: Place, mounted: Callable[..., Path]) -> None:
+def test_read_only_disk_is_refused(tersely: Tersely, place: Place, mounted: Callable[..., Path]) -> None:
     disk = mounted("size=1m,ro")
-    shown = laconic(*words(place, disk / "out"))
+    shown = tersely(*words(place, disk / "out"))
     check(shown, "cannot be written", disk, {})
 
 
@@ -244,11 +244,11 @@ def mounted(tmp_path: Path) -> Iterator[Callable[..., Path]]:
 
 @pytest.mark.parametrize("size", [64, 200, 330], ids=lambda size: f"{size}k")
 def test_full_disk_is_said_and_leaves_nothing(
-    size: int, laconic: Laconic, place: Place, mounted: Callable[..., Path]
+    size: int, tersely: Tersely, place: Place, mounted: Callable[..., Path]
 ) -> None:
     """The smallest is refused at the start, the others run full on the way."""
     disk = mounted(f"size={size}k")
-    shown = laconic(*words(place, disk / "new" / "out", "--engines", "onnxruntime"))
+    shown = tersely(*words(place, disk / "new" / "out", "--engines", "onnxruntime"))
     said = "The disk is too full: the run needs at least" if size == 64 else "Writing failed: No space left on device"
     last = shown.err.splitlines(keepends=True)[-1]  # after lines of progress, if the machine was busy
     check(Ran(shown.code, shown.out, last), said, disk, {})
@@ -259,7 +259,7 @@ def test_full_disk_is_said_and_leaves_nothing(
 def test_limit_on_files_is_said_and_leaves_nothing(limit: int, place: Place, tmp_path: Path) -> None:
     """Writes fail as on a full disk, without any rights."""
     code = (
-        "import resource, sys\nfrom laconic.cli import main\n"
+        "import resource, sys\nfrom tersely.cli import main\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
         "sys.exit(main(sys.argv[1:]))"
     )
@@ -278,7 +278,7 @@ def test_limit_on_files_is_said_and_leaves_nothing(limit: int, place: Place, tmp
 @pytest.mark.slow
 def test_full_disk_while_exporting_a_model_is_said(model_folder: Folder, tmp_path: Path) -> None:
     code = (
-        "import resource, sys\nfrom laconic.cli import main\n"
+        "import resource, sys\nfrom tersely.cli import main\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
         "sys.exit(main(sys.argv[1:]))"
     )
@@ -292,10 +292,10 @@ def test_full_disk_while_exporting_a_model_is_said(model_folder: Folder, tmp_pat
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
-def test_folder_without_rights_is_refused(laconic: Laconic, place: Place, tmp_path: Path) -> None:
+def test_folder_without_rights_is_refused(tersely: Tersely, place: Place, tmp_path: Path) -> None:
     (tmp_path / "locked").mkdir(mode=0o500)
     before = content(tmp_path)
-    check(laconic(*words(place, tmp_path / "locked" / "out")), "cannot be written", tmp_path, before)
+    check(tersely(*words(place, tmp_path / "locked" / "out")), "cannot be written", tmp_path, before)
 
 
 MODELS: dict[str, tuple[Callable[[Path], Any], str]] = {
@@ -314,13 +314,13 @@ MODELS: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 @pytest.mark.parametrize("case", MODELS)
 def test_bad_model_folder_is_named(
-    case: str, laconic: Laconic, model_folder: Folder, files: dict[str, Path], tmp_path: Path
+    case: str, tersely: Tersely, model_folder: Folder, files: dict[str, Path], tmp_path: Path
 ) -> None:
     damage, said = MODELS[case]
     folder = Path(shutil.copytree(model_folder(), tmp_path / "model"))
     damage(folder)
     before = content(tmp_path)
-    shown = laconic(
+    shown = tersely(
         "compress", "--model_name_or_path", folder, "--strategy", "ptq", "--eval_file", files["text"], "--output_dir",
         tmp_path / "out",
     )  # fmt: skip
@@ -328,7 +328,7 @@ def test_bad_model_folder_is_named(
     assert str(folder) in shown.err
 
 
-def test_nan_in_a_model_is_named(laconic: Laconic, model_folder: Folder, tmp_path: Path) -> None:
+def test_nan_in_a_model_is_named(tersely: Tersely, model_folder: Folder, tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
     folder = Path(shutil.copytree(model_folder(), tmp_path / "model"))
@@ -336,7 +336,7 @@ def test_nan_in_a_model_is_named(laconic: Laconic, model_folder: Folder, tmp_pat
     tensors["classifier.weight"][0, 0] = float("nan")
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     before = content(tmp_path)
-    shown = laconic(
+    shown = tersely(
         "compress", "--model_name_or_path", folder, "--strategy", "dynamic", "--output_dir", tmp_path / "out"
     )
     last = Ran(shown.code, shown.out, "".join(shown.err.splitlines(keepends=True)[-1:]))

@@ -1,4 +1,4 @@
-"""`laconic compress` as users type it: small models, all tasks, graphs of other exporters."""
+"""`tersely compress` as users type it: small models, all tasks, graphs of other exporters."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from commands import Laconic
+from commands import Tersely
 from compressible import DEV, Place, layer_name, write_place
 from graphs.other_exporters import fuse, torchscript
-from laconic import runtime
-from laconic.artifact import read, sha256
 from models import build
+from tersely import runtime
+from tersely.artifact import read, sha256
 
 pytestmark = pytest.mark.usefixtures("short_timings")
 
@@ -44,8 +44,8 @@ def words(place: Place, output: Path, *more: str | Path) -> list[str | Path]:
 ONE = ("--engines", "onnxruntime", "--algo_list", "mse")
 
 
-def test_json_is_the_content_of_the_result(laconic: Laconic, place: Place, tmp_path: Path) -> None:
-    shown = laconic(*words(place, tmp_path / "out", "--strategy", "ptq", "--strategy", "dynamic", *ONE, "--json"))
+def test_json_is_the_content_of_the_result(tersely: Tersely, place: Place, tmp_path: Path) -> None:
+    shown = tersely(*words(place, tmp_path / "out", "--strategy", "ptq", "--strategy", "dynamic", *ONE, "--json"))
     assert shown.code == 0, shown.err
     assert shown.json == json.loads((tmp_path / "out" / "result.json").read_text())
     assert {one["strategy"] for one in shown.json["candidates"]} == {"ptq", "dynamic"}
@@ -58,9 +58,9 @@ def test_json_is_the_content_of_the_result(laconic: Laconic, place: Place, tmp_p
     ]
 
 
-def test_table_says_what_a_stranger_asks(laconic: Laconic, place: Place, tmp_path: Path) -> None:
+def test_table_says_what_a_stranger_asks(tersely: Tersely, place: Place, tmp_path: Path) -> None:
     more = ("--test_file", place.test, "--strategy", "dynamic", "--strategy", "ptq", "--sensitivity", *ONE)
-    shown = laconic(*words(place, tmp_path / "out", *more))
+    shown = tersely(*words(place, tmp_path / "out", *more))
     assert shown.code == 0, shown.err
     content = json.loads((tmp_path / "out" / "result.json").read_text())
     lines = shown.out.splitlines()
@@ -85,29 +85,29 @@ def test_table_says_what_a_stranger_asks(laconic: Laconic, place: Place, tmp_pat
         "dynamic, before and after",
         f"The artifact is {tmp_path / 'out' / 'best'}: ",
         f"The report is {tmp_path / 'out' / 'report.html'}; for terminals report.md beside it.",
-        f"Next: laconic predict {tmp_path / 'out' / 'best'}",
+        f"Next: tersely predict {tmp_path / 'out' / 'best'}",
     ):
         assert text in shown.out, text
     assert layer_name(0) in shown.out
     slower = [batch for batch, speed in one["speed_by_batch"].items() if speed["ratio"] < 1]
     assert ("Slower than FP32 on this CPU" in shown.out) == bool(slower)
-    assert laconic("predict", tmp_path / "out" / "best", stdin="the dark river\n").code == 0
+    assert tersely("predict", tmp_path / "out" / "best", stdin="the dark river\n").code == 0
 
 
-def test_gate_fails_with_one_and_writes_everything(laconic: Laconic, place: Place, tmp_path: Path) -> None:
+def test_gate_fails_with_one_and_writes_everything(tersely: Tersely, place: Place, tmp_path: Path) -> None:
     gate = ("--weight_quantize_type", "abs_max", "--max_drop", "0", *ONE, "--calibration_rows", "64")
-    shown = laconic(*words(place, tmp_path / "out", *gate, "--json"))
+    shown = tersely(*words(place, tmp_path / "out", *gate, "--json"))
     assert shown.code == 1
-    assert shown.err.splitlines()[-1].startswith(f"laconic: {tmp_path / 'out'}: No candidate keeps the drop to 0.00")
+    assert shown.err.splitlines()[-1].startswith(f"tersely: {tmp_path / 'out'}: No candidate keeps the drop to 0.00")
     assert shown.json["met_max_drop"] is False
     read(tmp_path / "out" / "best")
 
 
 @pytest.mark.slow
-def test_table_tells_what_was_left_out_and_what_is_the_same(laconic: Laconic, place: Place, tmp_path: Path) -> None:
+def test_table_tells_what_was_left_out_and_what_is_the_same(tersely: Tersely, place: Place, tmp_path: Path) -> None:
     grid = ("--batch_size_list", "4", "--batch_num_list", "1", "2", "4")
     many = ("--algo_list", "abs_max", "avg", "mse", "KL", *grid)
-    shown = laconic(*words(place, tmp_path / "out", *many, "--engines", "onnxruntime", "--cpu_classes", "vnni"))
+    shown = tersely(*words(place, tmp_path / "out", *many, "--engines", "onnxruntime", "--cpu_classes", "vnni"))
     assert shown.code == 0, shown.err
     content = json.loads((tmp_path / "out" / "result.json").read_text())
     assert content["screened_out"]
@@ -118,25 +118,25 @@ def test_table_tells_what_was_left_out_and_what_is_the_same(laconic: Laconic, pl
 
 
 @pytest.mark.slow
-def test_gate_is_met_by_leaving_a_layer_float(laconic: Laconic, place: Place, tmp_path: Path) -> None:
+def test_gate_is_met_by_leaving_a_layer_float(tersely: Tersely, place: Place, tmp_path: Path) -> None:
     gate = ("--weight_quantize_type", "abs_max", "--max_drop", "0.1", *ONE)
-    shown = laconic(*words(place, tmp_path / "out", *gate))
+    shown = tersely(*words(place, tmp_path / "out", *gate))
     assert shown.code == 0
     assert "leaving 1 of 4 layers float" in shown.err
     assert "drop above --max_drop" in shown.out
 
 
 def test_finished_run_is_refused_then_replaced_in_the_present_folder(
-    laconic: Laconic, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tersely: Tersely, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     monkeypatch.chdir(tmp_path)
     command = words(place, Path(), "--strategy", "dynamic", "--engines", "onnxruntime")
-    assert laconic(*command).code == 0
-    refused = laconic(*command)
+    assert tersely(*command).code == 0
+    refused = tersely(*command)
     assert refused.code == 2
     assert "holds a finished run" in refused.err
-    over = laconic(*command, "--overwrite_output_dir", "--seed", "7")
+    over = tersely(*command, "--overwrite_output_dir", "--seed", "7")
     assert over.code == 0, over.err
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "best", "candidates", "notes.txt", "report.html", "report.md", "result.json",
@@ -144,7 +144,7 @@ def test_finished_run_is_refused_then_replaced_in_the_present_folder(
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
-def test_data_set_by_name_needs_no_training_rows(laconic: Laconic, place: Place, tmp_path: Path) -> None:
+def test_data_set_by_name_needs_no_training_rows(tersely: Tersely, place: Place, tmp_path: Path) -> None:
     (tmp_path / "data" / "mine").mkdir(parents=True)
     shutil.copy(place.dev, tmp_path / "data" / "mine" / "dev.tsv")
     command = [
@@ -158,7 +158,7 @@ def test_data_set_by_name_needs_no_training_rows(laconic: Laconic, place: Place,
         "--strategy",
         "ptq",
     ]
-    shown = laconic(*command, "--output_dir", tmp_path / "out", *ONE, "--calibration_rows", "8", "--json")
+    shown = tersely(*command, "--output_dir", tmp_path / "out", *ONE, "--calibration_rows", "8", "--json")
     assert shown.code == 0, shown.err
     assert shown.json["notes"][0].startswith("There are no training rows: ")
     assert "There are no training rows: " in shown.err
@@ -171,13 +171,13 @@ def digests(*folders: Path) -> dict[Path, str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("head", KINDS)
 def test_model_folder_of_each_task(
-    head: str, laconic: Laconic, model_folder: Folder, files: dict[str, Path], tmp_path: Path
+    head: str, tersely: Tersely, model_folder: Folder, files: dict[str, Path], tmp_path: Path
 ) -> None:
     folder = model_folder(head)
     before = digests(folder)
     more = ("--strategy", "ptq+embeddings", "--strategy", "dynamic+embeddings", "--max_seq_length", "48")
     command: list[Any] = ["compress", "--model_name_or_path", folder, "--eval_file", files[KINDS[head]]]
-    shown = laconic(*command, "--output_dir", tmp_path / "out", *more, "--input_dtype", "int32", "--json")
+    shown = tersely(*command, "--output_dir", tmp_path / "out", *more, "--input_dtype", "int32", "--json")
     assert shown.code == 0, shown.err
     assert digests(folder) == before
     for name in ("best", *(one["path"] for one in shown.json["candidates"])):
@@ -186,20 +186,20 @@ def test_model_folder_of_each_task(
         for engine in ("onnxruntime", "openvino"):
             loaded = runtime.load(tmp_path / "out" / name, engine=engine)
             assert len(loaded.predict(ASKED[head])) == 1
-    evaluated = laconic(
+    evaluated = tersely(
         "evaluate", "--model_name_or_path", tmp_path / "out" / "best", "--eval_file", files[KINDS[head]], "--json"
     )
     best = next(one for one in shown.json["candidates"] if one["name"] == shown.json["best"])
     if "dynamic" not in best["strategy"] and best["rows"] == evaluated.json["rows"]:
         assert evaluated.json["score"] == pytest.approx(best["score"], abs=1e-9)
-    assert laconic("check", tmp_path / "out" / "best").code == 0
+    assert tersely("check", tmp_path / "out" / "best").code == 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["deberta_v2", "albert"])
-def test_model_folder_of_other_families(family: str, laconic: Laconic, tmp_path: Path) -> None:
+def test_model_folder_of_other_families(family: str, tersely: Tersely, tmp_path: Path) -> None:
     folder = build(tmp_path / "model", family, hidden=64, layers=2)
-    shown = laconic(
+    shown = tersely(
         "compress", "--model_name_or_path", folder, "--strategy", "ptq+embeddings", "--strategy", "dynamic",
         "--train_file", _texts(tmp_path), "--output_dir", tmp_path / "out", "--json",
     )  # fmt: skip
@@ -217,8 +217,8 @@ def _texts(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_graphs_of_other_exporters(laconic: Laconic, tmp_path: Path) -> None:
-    from laconic.engines.torch import load_module
+def test_graphs_of_other_exporters(tersely: Tersely, tmp_path: Path) -> None:
+    from tersely.engines.torch import load_module
 
     folder = build(tmp_path / "model", "bert", hidden=32, layers=2)
     graphs = tmp_path / "graphs"
@@ -227,7 +227,7 @@ def test_graphs_of_other_exporters(laconic: Laconic, tmp_path: Path) -> None:
     fuse(graphs / "torchscript.onnx", graphs / "fused.onnx", "fused")
     before = digests(folder, graphs)
     for name in ("torchscript", "fused"):
-        shown = laconic(
+        shown = tersely(
             "compress", "--model_name_or_path", folder, "--input_infer_model_path", graphs / name, "--strategy", "ptq",
             "--train_file", _texts(tmp_path), "--output_dir", tmp_path / name, *ONE, "--json",
         )  # fmt: skip
@@ -246,7 +246,7 @@ def test_graphs_of_other_exporters(laconic: Laconic, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_command_runs_in_a_process_of_its_own(place: Place, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "laconic", *map(str, words(place, tmp_path / "out", *ONE, "--json"))]
+    command = [sys.executable, "-m", "tersely", *map(str, words(place, tmp_path / "out", *ONE, "--json"))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == json.loads((tmp_path / "out" / "result.json").read_text())

@@ -1,4 +1,4 @@
-"""`laconic compress --config`: a file beneath the command line, in every shape, and its mistakes."""
+"""`tersely compress --config`: a file beneath the command line, in every shape, and its mistakes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from commands import Laconic
+from commands import Tersely
 from compressible import Place, write_place
-from laconic.cli import parser_of
-from laconic.cli.compress_config import put_config
-from laconic.errors import UserError
+from tersely.cli import parser_of
+from tersely.cli.compress_config import put_config
+from tersely.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("short_timings")
 
@@ -108,12 +108,12 @@ def test_mistakes_are_told_with_their_place(text: str, said: str, understood: An
     assert said in str(caught.value)
 
 
-def test_a_file_runs_the_command(laconic: Laconic, place: Place, tmp_path: Path) -> None:
+def test_a_file_runs_the_command(tersely: Tersely, place: Place, tmp_path: Path) -> None:
     file = tmp_path / "run.yml"
     lines = [f"input_infer_model_path: {place.graph}", f"train_file: {place.train}", f"eval_file: {place.dev}"]
     lines += ["strategy: ptq", "algo_list: [mse, KL]", "engines: onnxruntime", "smooth: off", "learning_rate: 1e-4"]
     file.write_text("\n".join([*lines, f"output_dir: {tmp_path / 'out'}"]))
-    shown = laconic("compress", "--config", file, "--algo_list", "min_max", "--overwrite_cache", "--json")
+    shown = tersely("compress", "--config", file, "--algo_list", "min_max", "--overwrite_cache", "--json")
     assert shown.code == 0, shown.err
     assert [one["name"] for one in shown.json["candidates"]] == ["min_max128"]
     assert "run.yml: without effect here: learning_rate ('ptq' trains nothing)." in shown.err
@@ -121,11 +121,11 @@ def test_a_file_runs_the_command(laconic: Laconic, place: Place, tmp_path: Path)
     assert json.loads((tmp_path / "out" / "result.json").read_text()) == shown.json
 
 
-def test_what_goes_wrong_later_names_the_line_too(laconic: Laconic, place: Place, tmp_path: Path) -> None:
+def test_what_goes_wrong_later_names_the_line_too(tersely: Tersely, place: Place, tmp_path: Path) -> None:
     file = tmp_path / "run.yml"
     words = ["compress", "--config", file, "--eval_file", place.dev, "--output_dir", tmp_path / "out"]
     file.write_text(f"strategy: ptq\nmax_drop: 2\ninput_infer_model_path: {place.graph}")
-    shown = laconic(*words)
+    shown = tersely(*words)
     assert shown.code == 2
     assert f"{file}:2, max_drop: The '--max_drop' option must be from 0 to below 1" in shown.err
     assert shown.err.count("\n") == 1

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from laconic.cli import console
 from learnable import single, split, tiny, tsv
+from tersely.cli import console
 
 
 class Screen(io.StringIO):
@@ -94,7 +94,7 @@ def test_table_is_aligned_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_commands_draw_on_a_terminal(screens: Callable[[], tuple[Screen, Screen]], tmp_path: Path) -> None:
-    from laconic.cli import main
+    from tersely.cli import main
 
     train, dev = split(tmp_path, single, tsv, "tsv")
     out, err = screens()

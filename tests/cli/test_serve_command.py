@@ -1,4 +1,4 @@
-"""`laconic serve`: what is wrong is said in one line, before anything is loaded."""
+"""`tersely serve`: what is wrong is said in one line, before anything is loaded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 import pytest
 
 import tiny_artifacts
-from laconic.serve.settings import share_cores
+from tersely.serve.settings import share_cores
 
 
 @pytest.fixture(scope="module")
@@ -16,52 +16,52 @@ def folder(tmp_path_factory):
     return tiny_artifacts.make(tmp_path_factory.mktemp("served") / "text")
 
 
-def refused(laconic, *words):
-    ran = laconic("serve", *words)
+def refused(tersely, *words):
+    ran = tersely("serve", *words)
     assert ran.code == 2
     assert ran.out == ""
     assert ran.err.count("\n") == 1
     return ran.err
 
 
-def test_port_in_use(laconic, folder):
+def test_port_in_use(tersely, folder):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        assert "is in use" in refused(laconic, folder, "--port", str(taken.getsockname()[1]))
+        assert "is in use" in refused(tersely, folder, "--port", str(taken.getsockname()[1]))
 
 
-def test_bad_folders(laconic, folder, tmp_path):
-    assert "no such folder" in refused(laconic, tmp_path / "nowhere")
-    assert "not a Laconic artifact" in refused(laconic, tmp_path)
-    assert "no such folder" in refused(laconic, f"x={tmp_path / 'nowhere'}")
+def test_bad_folders(tersely, folder, tmp_path):
+    assert "no such folder" in refused(tersely, tmp_path / "nowhere")
+    assert "not a Tersely artifact" in refused(tersely, tmp_path)
+    assert "no such folder" in refused(tersely, f"x={tmp_path / 'nowhere'}")
 
 
-def test_two_models_of_one_name(laconic, folder, tmp_path):
+def test_two_models_of_one_name(tersely, folder, tmp_path):
     other = tiny_artifacts.copy(folder, tmp_path / "other")
-    assert "Two models are named 'text'" in refused(laconic, folder, f"text={other}")
-    assert "cannot be the name" in refused(laconic, f"a b={folder}")
+    assert "Two models are named 'text'" in refused(tersely, folder, f"text={other}")
+    assert "cannot be the name" in refused(tersely, f"a b={folder}")
 
 
-def test_a_changed_byte_is_found(laconic, folder, tmp_path):
+def test_a_changed_byte_is_found(tersely, folder, tmp_path):
     damaged = tiny_artifacts.copy(folder, tmp_path / "damaged")
     (damaged / "tokenizer.json").write_text("{}")
-    assert "has changed" in refused(laconic, damaged, "--port", "0")
+    assert "has changed" in refused(tersely, damaged, "--port", "0")
 
 
 @pytest.mark.slow
-def test_what_a_worker_finds_is_said_once(laconic, folder, tmp_path):
+def test_what_a_worker_finds_is_said_once(tersely, folder, tmp_path):
     damaged = tiny_artifacts.copy(folder, tmp_path / "damaged")
     (damaged / "tokenizer.json").write_text("{}")
-    ran = laconic("serve", damaged, "--port", "0", "--workers", "2")
+    ran = tersely("serve", damaged, "--port", "0", "--workers", "2")
     assert (ran.code, "has changed" in ran.err) == (2, True)
 
 
-def test_a_model_of_its_owners_is_not_served(laconic, folder, tmp_path):
+def test_a_model_of_its_owners_is_not_served(tersely, folder, tmp_path):
     own = tiny_artifacts.copy(folder, tmp_path / "own")
     task = {"name": "own", "model_class": "Mine", "inputs": ["input_ids"], "outputs": ["logits"]}
     tiny_artifacts.reseal(own, task=task)
-    assert "of its owner's" in refused(laconic, own)
+    assert "of its owner's" in refused(tersely, own)
 
 
 @pytest.mark.parametrize(
@@ -79,16 +79,16 @@ def test_a_model_of_its_owners_is_not_served(laconic, folder, tmp_path):
         (["--max_bdoy", "3"], "Did you mean '--max_body'?"),
     ],
 )
-def test_bad_options(laconic, folder, words, line):
-    assert line in refused(laconic, folder, *words)
+def test_bad_options(tersely, folder, words, line):
+    assert line in refused(tersely, folder, *words)
 
 
-def test_missing_packages_are_named_with_the_line_that_installs_them(laconic, folder, monkeypatch):
+def test_missing_packages_are_named_with_the_line_that_installs_them(tersely, folder, monkeypatch):
     import importlib.util
 
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "uvicorn" else found(name))
-    assert "pip install 'laconic[serve]'" in refused(laconic, folder)
+    assert "pip install 'tersely[serve]'" in refused(tersely, folder)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_cores_are_shared(asked, cores, given):
 def test_what_is_served_is_told_as_json(folder):
     from serving import in_process
 
-    with in_process(f"mine={folder}", LACONIC_API_KEY="k") as (server, _):
+    with in_process(f"mine={folder}", TERSELY_API_KEY="k") as (server, _):
         assert server.ask("/models").status == 401
         said = server.ask("/models", headers={"X-API-Key": "k"})
         assert [model["name"] for model in json.loads(said.body)] == ["mine"]

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from commands import Laconic
-from laconic.artifact import read
-from laconic.cli import main
-from laconic.engines.cpu import CLASSES, cpu
-from laconic.engines.saturation import saturates
+from commands import Tersely
+from tersely.artifact import read
+from tersely.cli import main
+from tersely.engines.cpu import CLASSES, cpu
+from tersely.engines.saturation import saturates
 from tiny_artifacts import OWN, PLAIN, SHARED, change_weight, copy, make, make_int8, reseal
 
 QUICK: tuple[Any, ...] = ("--seconds", "0.01", "--batch_sizes", "1", "--threads", "1")
@@ -23,7 +23,7 @@ HEAVY = ("torch", "transformers", "onnx")
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("LACONIC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("TERSELY_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
@@ -33,8 +33,8 @@ def int8(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_int8(tmp_path_factory.mktemp("artifacts") / "int8")
 
 
-def test_check_tells_each_graph_on_each_engine(laconic: Laconic, int8: Path) -> None:
-    shown = laconic("check", int8, "--threads", "1")
+def test_check_tells_each_graph_on_each_engine(tersely: Tersely, int8: Path) -> None:
+    shown = tersely("check", int8, "--threads", "1")
     assert shown.code == 0, shown.err
     head, *lines = shown.out.splitlines()
     assert head == f"{int8} on CPU class {cpu().cpu_class} ({cpu().name})"
@@ -45,8 +45,8 @@ def test_check_tells_each_graph_on_each_engine(laconic: Laconic, int8: Path) -> 
     assert shown.err == ""
 
 
-def test_check_as_json(laconic: Laconic, int8: Path) -> None:
-    shown = laconic("check", int8, "--json", "--engine", "openvino")
+def test_check_as_json(tersely: Tersely, int8: Path) -> None:
+    shown = tersely("check", int8, "--json", "--engine", "openvino")
     assert shown.code == 0
     assert shown.json["ok"] is True
     assert shown.json["cpu"] == {"class": cpu().cpu_class, "name": cpu().name}
@@ -56,30 +56,30 @@ def test_check_as_json(laconic: Laconic, int8: Path) -> None:
     assert one["change"]["answers"] == 32
 
 
-def test_check_fails_where_predictions_moved_and_says_what_to_do(laconic: Laconic, tmp_path: Path) -> None:
+def test_check_fails_where_predictions_moved_and_says_what_to_do(tersely: Tersely, tmp_path: Path) -> None:
     folder = make(tmp_path / "moved")
     change_weight(folder, PLAIN, "second", lambda weight: -weight)
-    shown = laconic("check", folder)
+    shown = tersely("check", folder)
     assert shown.code == 1
     lines = shown.out.splitlines()
     assert sum(line.startswith(f"moved: {PLAIN} on ") for line in lines) == 2
     assert lines[-1].startswith("What to do: install the engine's version that the artifact was made with, or make")
-    assert laconic("check", folder, "--json").code == 1
-    assert laconic("check", folder, "--json").json["ok"] is False
+    assert tersely("check", folder, "--json").code == 1
+    assert tersely("check", folder, "--json").json["ok"] is False
 
 
-def test_check_names_an_engine_that_is_still_right(laconic: Laconic, int8: Path, tmp_path: Path) -> None:
+def test_check_names_an_engine_that_is_still_right(tersely: Tersely, int8: Path, tmp_path: Path) -> None:
     folder = copy(int8, tmp_path / "half")
     (folder / SHARED).write_bytes(b"no graph")
     reseal(folder, graphs=tuple(replace(g, engines=g.engines[:1]) for g in read(folder, verify=False).manifest.graphs))
-    shown = laconic("check", folder)
+    shown = tersely("check", folder)
     assert shown.code == 1
     assert f"failed: {SHARED} on openvino, int8: OpenVINO cannot load this graph" in shown.out
     assert "What to do: use --engine onnxruntime, or install" in shown.out
 
 
-def test_tune_shows_cells_and_choice_and_where_it_is_kept(laconic: Laconic, int8: Path, cache: Path) -> None:
-    shown = laconic("tune", int8, *QUICK)
+def test_tune_shows_cells_and_choice_and_where_it_is_kept(tersely: Tersely, int8: Path, cache: Path) -> None:
+    shown = tersely("tune", int8, *QUICK)
     assert shown.code == 0, shown.err
     lines = shown.out.splitlines()
     assert lines[0] == f"speed on CPU class {cpu().cpu_class} ({cpu().name}, {cpu().cores} cores)"
@@ -90,8 +90,8 @@ def test_tune_shows_cells_and_choice_and_where_it_is_kept(laconic: Laconic, int8
     assert json.loads((cache / "tune.json").read_text())
 
 
-def test_tune_as_json(laconic: Laconic, int8: Path, cache: Path) -> None:
-    shown = laconic("tune", int8, *QUICK, "--json")
+def test_tune_as_json(tersely: Tersely, int8: Path, cache: Path) -> None:
+    shown = tersely("tune", int8, *QUICK, "--json")
     assert shown.json["cpu"] == {"class": cpu().cpu_class, "name": cpu().name, "cores": cpu().cores}
     assert shown.json["remembered_in"] == str(cache / "tune.json")
     assert {(cell["graph"], cell["engine"]) for cell in shown.json["cells"]} == {
@@ -105,52 +105,52 @@ def test_tune_as_json(laconic: Laconic, int8: Path, cache: Path) -> None:
     assert (chosen["graph"], chosen["engine"]) == (best["graph"], best["engine"])
 
 
-def test_tune_says_who_was_left_out(laconic: Laconic, int8: Path, tmp_path: Path) -> None:
+def test_tune_says_who_was_left_out(tersely: Tersely, int8: Path, tmp_path: Path) -> None:
     folder = copy(int8, tmp_path / "half")
     change_weight(folder, OWN, "second_quantized", lambda weight: -weight)
-    shown = laconic("tune", folder, *QUICK)
+    shown = tersely("tune", folder, *QUICK)
     assert shown.code == 0
     assert f"left out: {OWN} onnxruntime: Its answers are not those recorded." in shown.out
 
 
-def test_artifact_for_other_classes_is_told_in_one_line(laconic: Laconic, tmp_path: Path) -> None:
+def test_artifact_for_other_classes_is_told_in_one_line(tersely: Tersely, tmp_path: Path) -> None:
     folder = make(tmp_path / "elsewhere")
     others = tuple(name for name in CLASSES if name != cpu().cpu_class)
     reseal(folder, graphs=tuple(replace(graph, cpu_classes=others) for graph in read(folder).manifest.graphs))
-    shown = laconic("predict", folder, stdin="a fox\n")
+    shown = tersely("predict", folder, stdin="a fox\n")
     assert shown.code == 0
-    assert shown.err.startswith(f"laconic: warning: {folder}: The artifact was made for the CPU classes ")
+    assert shown.err.startswith(f"tersely: warning: {folder}: The artifact was made for the CPU classes ")
     assert shown.err.count("\n") == 1
     assert json.loads(shown.out)["label"] in ("bad", "fair", "good")
 
 
 def test_warnings_of_other_libraries_are_shown_as_python_does(
-    laconic: Laconic, capsys: pytest.CaptureFixture[str]
+    tersely: Tersely, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from laconic.cli import _show_warning
+    from tersely.cli import _show_warning
 
     before = warnings.showwarning
-    laconic("--version")
+    tersely("--version")
     assert warnings.showwarning is before
     capsys.readouterr()
     _show_warning("old", DeprecationWarning, "their.py", 3)
     assert capsys.readouterr().err.startswith("their.py:3: DeprecationWarning: old")
 
 
-def test_info_says_what_was_measured(laconic: Laconic) -> None:
-    measured = laconic("info", "--json").json["cpu"]["int8_measured"]
+def test_info_says_what_was_measured(tersely: Tersely) -> None:
+    measured = tersely("info", "--json").json["cpu"]["int8_measured"]
     assert set(measured) == {"onnxruntime", "openvino"}
     for engine, said in measured.items():
         assert (said == "sums saturate") == saturates(engine)
-        assert f"INT8 on {engine}, measured: {said}" in laconic("info").out
+        assert f"INT8 on {engine}, measured: {said}" in tersely("info").out
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["check", "no/such"], "laconic: no/such: There is no such folder. Check the path.\n"),
-        (["tune", "no/such"], "laconic: no/such: There is no such folder. Check the path.\n"),
-        (["check"], "laconic: The following arguments are required: DIR. See: laconic check --help\n"),
+        (["check", "no/such"], "tersely: no/such: There is no such folder. Check the path.\n"),
+        (["tune", "no/such"], "tersely: no/such: There is no such folder. Check the path.\n"),
+        (["check"], "tersely: The following arguments are required: DIR. See: tersely check --help\n"),
         (["tune", "ARTIFACT", "--threads", "0"], "The 'threads' option must hold numbers of at least 1. Got [0].\n"),
         (["tune", "ARTIFACT", "--seconds", "-1"], "The 'seconds' option must be above 0. Got -1.0.\n"),
         (
@@ -162,9 +162,9 @@ def test_info_says_what_was_measured(laconic: Laconic) -> None:
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_what_cannot_be_done_is_refused_in_one_line(
-    words: list[str], said: str, laconic: Laconic, int8: Path, cache: Path
+    words: list[str], said: str, tersely: Tersely, int8: Path, cache: Path
 ) -> None:
-    shown = laconic(*(str(int8) if word == "ARTIFACT" else word for word in words))
+    shown = tersely(*(str(int8) if word == "ARTIFACT" else word for word in words))
     assert (shown.code, shown.out) == (2, "")
     assert shown.err.endswith(said)
     assert shown.err.count("\n") == 1
@@ -173,7 +173,7 @@ def test_what_cannot_be_done_is_refused_in_one_line(
 
 def test_both_run_without_what_trains(int8: Path) -> None:
     code = (
-        "import sys; from laconic.cli import main\n"
+        "import sys; from tersely.cli import main\n"
         f"assert main(['check', {str(int8)!r}, '--threads', '1']) == 0\n"
         f"assert main(['tune', {str(int8)!r}, *{list(QUICK)!r}]) == 0\n"
         f"assert not {set(HEAVY)!r} & set(sys.modules)\n"

@@ -11,19 +11,19 @@ import numpy as np
 import onnx
 import pytest
 
-import laconic
-from laconic.artifact import read
-from laconic.compression.attention import kinds, settle_products
-from laconic.compression.options import CompressOptions
-from laconic.engines.saturation import saturates
-from laconic.graphs.layers import find_products
-from laconic.graphs.read import unfold
-from laconic.measure.check import check
-from laconic.quant_map import QuantProduct, Range
-from laconic.quantize.ptq import PtqSettings, ptq
-from laconic.quantize.samples import Samples
-from laconic.quantize.targets import find_targets
-from laconic.tasks import Feature
+import tersely
+from tersely.artifact import read
+from tersely.compression.attention import kinds, settle_products
+from tersely.compression.options import CompressOptions
+from tersely.engines.saturation import saturates
+from tersely.graphs.layers import find_products
+from tersely.graphs.read import unfold
+from tersely.measure.check import check
+from tersely.quant_map import QuantProduct, Range
+from tersely.quantize.ptq import PtqSettings, ptq
+from tersely.quantize.samples import Samples
+from tersely.quantize.targets import find_targets
+from tersely.tasks import Feature
 from widths import learnt
 
 pytestmark = pytest.mark.slow  # what its fixtures make takes long
@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def compressed(folder: Path) -> tuple[dict[str, Any], Path]:
-    result = laconic.compress(
+    result = tersely.compress(
         folder / "model", train_file=folder / "train.jsonl", eval_file=folder / "dev.jsonl",
         output_dir=folder / "auto", strategy="ptq", algo_list="abs_max", calibration_rows=64,
     )  # fmt: skip
@@ -61,7 +61,7 @@ def test_auto_gives_openvino_a_graph_of_its_own_for_exact_sums(compressed: tuple
     assert (path / OWN).stat().st_size < 0.5 * (path / STANDARD).stat().st_size  # the weights are shared
     products = [one for one in content["layers"] if one.get("kind") == "product"]
     assert [one["precision"] for one in products] == ["int8", "int8"]
-    chosen, engine = laconic.runtime.choose(artifact, "openvino")
+    chosen, engine = tersely.runtime.choose(artifact, "openvino")
     assert (chosen.path == OWN) == (not saturates("openvino"))
     assert engine == "openvino"
     replays = {(one.graph, one.engine): one for one in check(path)}
@@ -85,7 +85,7 @@ def test_no_graph_for_all_cpus_has_integer_products(compressed: tuple[dict[str, 
 
 
 def samples_and_graph(folder: Path, tmp_path: Path) -> tuple[Any, Samples]:
-    from laconic.graphs.export import export_onnx
+    from tersely.graphs.export import export_onnx
 
     export_onnx(folder / "model", tmp_path / "model.onnx")
     random = np.random.default_rng(0)

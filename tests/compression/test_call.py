@@ -1,4 +1,4 @@
-"""`laconic.compress`: the call as users write it."""
+"""`tersely.compress`: the call as users write it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-import laconic
+import tersely
 from compressible import Place
-from laconic.data import read
-from laconic.errors import UserError
+from tersely.data import read
+from tersely.errors import UserError
 
 Places = Callable[..., Place]
 
@@ -20,15 +20,15 @@ Places = Callable[..., Place]
 def test_rows_in_memory_are_taken_as_well_as_files(place: Places, tmp_path: Path) -> None:
     here = place()
     rows = [{"said": row["text"], "mark": row["label"]} for row in read(here.dev).records]
-    result = laconic.compress(
+    result = tersely.compress(
         here.folder, input_infer_model_path=here.graph, eval_file=rows, train_file=rows, output_dir=tmp_path,
         strategy="dynamic", engines=["onnxruntime"], text_column="said", label_column="mark", max_seq_length=20,
     )  # fmt: skip
     assert result.fp32.score is not None
     assert (result.fp32.score.rows, result.fp32.score.value) == (len(rows), 1.0)
-    assert laconic.runtime.load(result.path).task.max_seq_length == 20
+    assert tersely.runtime.load(result.path).task.max_seq_length == 20
     with pytest.raises(UserError, match="finished run"):
-        laconic.compress(here.folder, input_infer_model_path=str(here.graph), output_dir=tmp_path, strategy="dynamic")
+        tersely.compress(here.folder, input_infer_model_path=str(here.graph), output_dir=tmp_path, strategy="dynamic")
 
 
 @pytest.mark.parametrize(
@@ -45,10 +45,10 @@ def test_rows_in_memory_are_taken_as_well_as_files(place: Places, tmp_path: Path
 )
 def test_mistakes_are_told_before_any_file_is_touched(options: dict[str, object], said: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=said):
-        laconic.compress("no/such/model", output_dir=tmp_path / "out", **options)  # type: ignore[arg-type]
+        tersely.compress("no/such/model", output_dir=tmp_path / "out", **options)  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
 
 
 def test_naming_it_imports_nothing_heavy() -> None:
-    code = "import sys, laconic; assert 'compress' in laconic.__all__; assert 'onnx' not in sys.modules"
+    code = "import sys, tersely; assert 'compress' in tersely.__all__; assert 'onnx' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

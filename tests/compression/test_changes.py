@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laconic.compression.changes import LONGEST, MOST_WORDS, answered, cut, right, texts
-from laconic.compression.divide import Data
-from laconic.compression.options import CompressOptions
-from laconic.compression.settings import settings
-from laconic.data import from_dataset
-from laconic.tasks import QuestionAnswering, SequenceClassification, TokenClassification
-from laconic.tasks.question_answering import Answered, QuestionExample
-from laconic.tasks.sequence_classification import TextExample
-from laconic.tasks.token_classification import Tagged, WordsExample
+from tersely.compression.changes import LONGEST, MOST_WORDS, answered, cut, right, texts
+from tersely.compression.divide import Data
+from tersely.compression.options import CompressOptions
+from tersely.compression.settings import settings
+from tersely.data import from_dataset
+from tersely.tasks import QuestionAnswering, SequenceClassification, TokenClassification
+from tersely.tasks.question_answering import Answered, QuestionExample
+from tersely.tasks.sequence_classification import TextExample
+from tersely.tasks.token_classification import Tagged, WordsExample
 
 SINGLE = SequenceClassification(("bad", "good"))
 MULTI = SequenceClassification(("a", "b", "c"), problem="multi_label_classification", metric="micro_f1")
@@ -93,7 +93,7 @@ def test_settings_are_plain_and_hold_no_access_token() -> None:
     options = CompressOptions(strategy="dynabert+ptq", width_mult_list="3/4 1/2", seed=7)
     told = settings(
         options, Data(train=rows), given={"seed", "strategy"}, training={"hub_token": "secret", "max_steps": 3},
-        command=["laconic", "compress", "--hub_token", "secret", "--seed", "7", "--eval_file", "my file.tsv"],
+        command=["tersely", "compress", "--hub_token", "secret", "--seed", "7", "--eval_file", "my file.tsv"],
     )  # fmt: skip
     assert json.loads(json.dumps(told)) == told
     assert "secret" not in json.dumps(told)

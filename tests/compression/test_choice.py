@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laconic.compression.choice import Choice, Contender, Screened, choose, screen
-from laconic.errors import UserError
-from laconic.tasks.metrics import CLASSIFICATION, REGRESSION
+from tersely.compression.choice import Choice, Contender, Screened, choose, screen
+from tersely.errors import UserError
+from tersely.tasks.metrics import CLASSIFICATION, REGRESSION
 
 ACCURACY = CLASSIFICATION["accuracy"].value
 ROWS = 400

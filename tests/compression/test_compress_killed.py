@@ -13,8 +13,8 @@ import pytest
 
 from compressible import write_place
 from killing import Killer
-from laconic import runtime
-from laconic.artifact import read
+from tersely import runtime
+from tersely.artifact import read
 
 TEXTS = ["the dark river bank", "a film of quiet grace", "paris"]
 PARTS = ["best", "candidates", "report.html", "report.md", "result.json"]

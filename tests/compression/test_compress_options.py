@@ -1,4 +1,4 @@
-"""Options of `laconic compress`: every value that may not be, every pair that has no effect, and the flags."""
+"""Options of `tersely compress`: every value that may not be, every pair that has no effect, and the flags."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from laconic.cli import _Parser
-from laconic.compression.flags import add_compress_options, take_compress_options
-from laconic.compression.option_effects import EFFECT, check, check_training, resolve
-from laconic.compression.options import READERS, CompressOptions
-from laconic.errors import UserError
-from laconic.quantize.calibrators import CALIBRATORS, Hist
-from laconic.strategy import parse_all
+from tersely.cli import _Parser
+from tersely.compression.flags import add_compress_options, take_compress_options
+from tersely.compression.option_effects import EFFECT, check, check_training, resolve
+from tersely.compression.options import READERS, CompressOptions
+from tersely.errors import UserError
+from tersely.quantize.calibrators import CALIBRATORS, Hist
+from tersely.strategy import parse_all
 
 NAMES = [field.name for field in dataclasses.fields(CompressOptions)]
 
 
 def typed(*words: str) -> tuple[CompressOptions, frozenset[str]]:
-    parser = _Parser(prog="laconic compress", allow_abbrev=False)
+    parser = _Parser(prog="tersely compress", allow_abbrev=False)
     parser.add_argument("--model_name_or_path")
     add_compress_options(parser)
     return take_compress_options(parser.parse_args(list(words)))
@@ -341,7 +341,7 @@ def test_gates_need_rows_to_score(words: str) -> None:
 def test_engine_that_is_not_installed_names_the_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "openvino" else found(name))
-    assert "pip install 'laconic[openvino]'" in refused("--engines", "openvino")
+    assert "pip install 'tersely[openvino]'" in refused("--engines", "openvino")
 
 
 def test_a_calibrator_of_the_users_own_is_taken_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:

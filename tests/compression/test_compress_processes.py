@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laconic import runtime
-from laconic.cli import main
 from live import folder
+from tersely import runtime
+from tersely.cli import main
 from widths import learnt, weights_in
 
 pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).parent.parent / "compress_once.py"
-LACONIC = SCRIPT.with_name("laconic_quickly.py")
+TERSELY = SCRIPT.with_name("tersely_quickly.py")
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
 NAME = "width_mult_0.75"
 
@@ -73,10 +73,10 @@ def test_command_writes_and_speaks_once_and_gives_what_one_process_gives(
     model: Path, tmp_path: Path, strategy: str
 ) -> None:
     steps = ("--strategy", strategy, *(("--algo_list", "min_max") if "qat" in strategy else ()))
-    child = start(*TORCHRUN, LACONIC, *command(model, tmp_path / "two", 4, *steps))
+    child = start(*TORCHRUN, TERSELY, *command(model, tmp_path / "two", 4, *steps))
     out, err = heard(child)
     assert child.returncode == 0, err[-3000:]
-    assert out.count("Next: laconic predict") == 1
+    assert out.count("Next: tersely predict") == 1
     assert sorted(path.name for path in (tmp_path / "two").iterdir()) == [
         "best", "candidates", "report.html", "report.md", "result.json", "torch",
     ]  # fmt: skip
@@ -113,9 +113,9 @@ def test_script_with_functions_of_its_own_ends_alike_on_both(
 
 
 def test_a_refusal_is_told_once_and_ends_both(model: Path, tmp_path: Path) -> None:
-    first, second = two("-m", "laconic", *command(model, tmp_path / "out", 4, "--strategy", "dynabert+qaat"))
+    first, second = two("-m", "tersely", *command(model, tmp_path / "out", 4, "--strategy", "dynabert+qaat"))
     assert (first[0], second[0]) == (2, 2)
-    assert first[2].startswith("laconic: ")
+    assert first[2].startswith("tersely: ")
     assert first[2].endswith("Did you mean 'qat'?\n")
     assert (second[1], second[2]) == ("", "")
     assert not (tmp_path / "out").exists()
@@ -124,8 +124,8 @@ def test_a_refusal_is_told_once_and_ends_both(model: Path, tmp_path: Path) -> No
 def test_an_error_inside_a_training_ends_both(model: Path, tmp_path: Path) -> None:
     """Weights that are no numbers after the training: found on every process, told by one."""
     rate = ("--strategy", "qat", "--learning_rate", "1e30", "--max_grad_norm", "1e30")
-    first, second = two(LACONIC, *command(model, tmp_path / "out", 4, *rate))
+    first, second = two(TERSELY, *command(model, tmp_path / "out", 4, *rate))
     assert first[0] == second[0] != 0
-    assert first[2].count("laconic: ") == 1, first[2]
-    assert second[2].count("laconic: ") == 0
+    assert first[2].count("tersely: ") == 1, first[2]
+    assert second[2].count("tersely: ") == 0
     assert not (tmp_path / "out" / "result.json").exists()

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from laconic.compression.divide import Data, DividedRows, Encoded, divide_rows
-from laconic.compression.options import CompressOptions
-from laconic.data import from_dataset
-from laconic.data.rows import Rows
-from laconic.errors import UserError
-from laconic.tasks import Columns, QuestionAnswering, SequenceClassification
 from learnable import rows, single
+from tersely.compression.divide import Data, DividedRows, Encoded, divide_rows
+from tersely.compression.options import CompressOptions
+from tersely.data import from_dataset
+from tersely.data.rows import Rows
+from tersely.errors import UserError
+from tersely.tasks import Columns, QuestionAnswering, SequenceClassification
 
 Divide = Callable[..., Any]
 Spelled = Callable[[Any], list[set[bytes]]]

@@ -11,13 +11,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from compressible import Place
-from laconic import engines
-from laconic.artifact import read
-from laconic.compression.call import compress
-from laconic.compression.emulate import write_emulated
-from laconic.engines.saturation import saturates
-from laconic.measure.check import read_probe
-from laconic.runtime.batches import run
+from tersely import engines
+from tersely.artifact import read
+from tersely.compression.call import compress
+from tersely.compression.emulate import write_emulated
+from tersely.engines.saturation import saturates
+from tersely.measure.check import read_probe
+from tersely.runtime.batches import run
 
 Places = Callable[..., Place]
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-import laconic
-from laconic import runtime
-from laconic.strategy import PRUNERS, QUANTIZERS, STEPS, Plan, parse
+import tersely
 from learnable import asked, conll, jsonl, number, pair, rows, several, single, squad, tagged, tiny
 from models import FAMILIES
 from report_page import check_reports
+from tersely import runtime
+from tersely.strategy import PRUNERS, QUANTIZERS, STEPS, Plan, parse
 
 TRAIN, DEV = 24, 12
 TRAINING: dict[str, Any] = {"max_steps": 2, "save_steps": 2, "per_device_train_batch_size": 4}
@@ -126,7 +126,7 @@ def run(given: dict[str, Any], kind: str, plans: Iterable[Plan], output: Path) -
     options |= TRAINING if {"dynabert", "qat"} & steps else {}
     options |= {"algo_list": "min_max", "calibration_rows": 8} if {"ptq", "qat"} & steps else {}
     options |= {"importance_rows": 8} if "dynabert" in steps else {}
-    result = laconic.compress(**given, output_dir=output, strategy=[plan.name for plan in plans], **options)
+    result = tersely.compress(**given, output_dir=output, strategy=[plan.name for plan in plans], **options)
     content = json.loads((output / "result.json").read_text())
     check_reports(output)
     names = {plan.candidate("min_max", "8", width="width_mult_0.75") for plan in plans}
@@ -151,5 +151,5 @@ def test_each_two_choices_work_together(kind: str, built: Callable[..., dict[str
 def test_every_strategy_works_on_every_task(
     kind: str, family: str, built: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("laconic.compression.choice.MANY", len(matrix()))  # none is written off
+    monkeypatch.setattr("tersely.compression.choice.MANY", len(matrix()))  # none is written off
     run(built(kind, family), kind, [plan for plan, one in matrix() if one == kind], tmp_path / "out")

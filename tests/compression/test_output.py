@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from laconic.artifact import Graph, Manifest, read, seal
-from laconic.compression.foreign import RESULT
-from laconic.compression.output import PARTS, WORK, Output
-from laconic.errors import Failure, UserError
+from tersely.artifact import Graph, Manifest, read, seal
+from tersely.compression.foreign import RESULT
+from tersely.compression.output import PARTS, WORK, Output
+from tersely.errors import Failure, UserError
 
 BARE = sorted(set(PARTS) - {"torch"})
 """What a run writes that prunes nothing."""
@@ -35,7 +35,7 @@ def artifact(folder: Path, text: str) -> None:
 def torch_model(folder: Path, text: str) -> None:
     folder.mkdir(parents=True)
     (folder / "model.safetensors").write_text(text)
-    (folder / "laconic_task.json").write_text(json.dumps({"files": ["model.safetensors"]}))
+    (folder / "tersely_task.json").write_text(json.dumps({"files": ["model.safetensors"]}))
 
 
 def fill(output: Output, text: str, pruned: bool = False) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def fill(output: Output, text: str, pruned: bool = False) -> dict[str, Any]:
         torch_model(output.scratch / "torch" / text, text)
     artifact(output.scratch / "candidates" / text, text)
     artifact(output.scratch / "best", text)
-    return {"laconic_version": "0", "best": text, "candidates": []}
+    return {"tersely_version": "0", "best": text, "candidates": []}
 
 
 def run(
@@ -68,8 +68,8 @@ def run(
 
 def reports(text: str) -> dict[str, str]:
     """Small ones, with the marks by which they are known."""
-    head = '<meta name="generator" content="laconic report">'
-    return {"report.html": f"{head}{text}", "report.md": f"<!-- laconic report -->{text}"}
+    head = '<meta name="generator" content="tersely report">'
+    return {"report.html": f"{head}{text}", "report.md": f"<!-- tersely report -->{text}"}
 
 
 def names(folder: Path) -> list[str]:
@@ -126,7 +126,7 @@ FOREIGN: dict[str, Callable[[Path], None]] = {
     "folder among candidates": lambda place: add_file(place, "candidates/mine/notes.txt"),
     "another result": lambda place: add_file(place, RESULT),
     "a result that is no json": lambda place: (place / RESULT).write_text("42 %") and None,
-    "damaged manifest": lambda place: add_file(place, "best/laconic.json"),
+    "damaged manifest": lambda place: add_file(place, "best/tersely.json"),
     "best is a file": lambda place: (shutil.rmtree(place / "best"), add_file(place, "best"))[0],
     "best is another folder": lambda place: (shutil.rmtree(place / "best"), add_file(place, "best/notes.txt"))[0],
     "file in a pruned model": lambda place: add_file(place, "torch/old/notes.txt"),
@@ -280,7 +280,7 @@ def test_two_runs_do_not_write_to_one_folder(tmp_path: Path) -> None:
         fill(first, "new")
         with pytest.raises(UserError, match=r"Another run is writing.*Wait for it, or choose another"):
             Output(tmp_path, overwrite=True)
-        first.publish({"laconic_version": "0", "best": "new", "candidates": []}, reports("new"))
+        first.publish({"tersely_version": "0", "best": "new", "candidates": []}, reports("new"))
     assert is_whole(tmp_path, "new")
 
 

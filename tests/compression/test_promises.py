@@ -26,17 +26,17 @@ import transformers
 from transformers import DataCollatorWithPadding
 from transformers.models.bert import modeling_bert
 
-import laconic
+import tersely
 from compressible import Place
-from laconic import runtime
-from laconic.artifact import sha256
-from laconic.compression import option_effects, options
-from laconic.compression.option_effects import EFFECT, check, check_training
-from laconic.compression.options import CompressOptions
-from laconic.errors import UserError
-from laconic.strategy import PRUNERS, QUANTIZERS, STEPS, Plan
 from learnable import single, split, tiny, tsv
 from live import arguments, classified, folder, load, trainer
+from tersely import runtime
+from tersely.artifact import sha256
+from tersely.compression import option_effects, options
+from tersely.compression.option_effects import EFFECT, check, check_training
+from tersely.compression.options import CompressOptions
+from tersely.errors import UserError
+from tersely.strategy import PRUNERS, QUANTIZERS, STEPS, Plan
 
 EVERYWHERE = {
     "strategy", "max_drop", "origin_metric", "origin_tolerance", "engines", "input_dtype", "seed",
@@ -74,7 +74,7 @@ def reads() -> Iterator[set[str]]:
         frame: Any = sys._getframe(1)
         while frame.f_globals["__name__"] == options.__name__ and frame.f_code.co_name != "__post_init__":
             frame = frame.f_back
-        if frame.f_globals["__name__"] not in passing and frame.f_globals["__name__"].startswith("laconic"):
+        if frame.f_globals["__name__"] not in passing and frame.f_globals["__name__"].startswith("tersely"):
             seen.add(name)
         return object.__getattribute__(self, name)
 
@@ -185,7 +185,7 @@ def files(tmp_path_factory: pytest.TempPathFactory, reads: set[str], timings: No
     tiny(place / "data" / "model", hidden=64, id2label={0: "bad", 1: "good"})
     before = {"world": world(), "files": digests(place / "data")}
     reads.clear()
-    result = laconic.compress(
+    result = tersely.compress(
         place / "data" / "model", output_dir=place / "out", train_file=train, eval_file=dev,
         strategy=["prune_embeddings+qat", "dynamic"], engines="onnxruntime", algo_list="min_max", **TRAINING,
     )  # fmt: skip
@@ -254,7 +254,7 @@ class TestEverythingIsCheckedFirst:
         given |= {n: tmp_path / "data" / f"{v}.tsv" for n, v in options.items() if n.endswith("_file")}
         before = digests(tmp_path)
         with pytest.raises(UserError, match=said):
-            laconic.compress(place, output_dir=tmp_path / "out", **given)
+            tersely.compress(place, output_dir=tmp_path / "out", **given)
         assert digests(tmp_path) == before
         assert not (tmp_path / "out").exists()
 
@@ -266,7 +266,7 @@ class TestEverythingIsCheckedFirst:
         place = tiny(tmp_path / "model", hidden=64, id2label={0: "bad", 1: "good"})
         monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000})())
         with pytest.raises(UserError, match="The disk is too full"):
-            laconic.compress(place, output_dir=tmp_path / "out", train_file=train, eval_file=dev, strategy=strategy)
+            tersely.compress(place, output_dir=tmp_path / "out", train_file=train, eval_file=dev, strategy=strategy)
         assert not (tmp_path / "out").exists()
 
     @pytest.mark.slow
@@ -324,7 +324,7 @@ class TestEveryOutputIsScored:
 
     def test_what_could_not_be_scored_is_marked(self, place: Any, tmp_path: Path) -> None:
         one: Place = place()
-        result = laconic.compress(
+        result = tersely.compress(
             output_dir=tmp_path / "out", input_infer_model_path=one.graph, strategy="dynamic", engines="onnxruntime"
         )
         (told,) = json.loads((tmp_path / "out" / "result.json").read_text())["candidates"]

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from test_compress_killed import logits
 
-from laconic.cli import main
-from laconic.compression.output import WORK
+from tersely.cli import main
+from tersely.compression.output import WORK
 from widths import learnt, weights_in
 
 NAME = "width_mult_0.75"
-LACONIC = Path(__file__).parent.parent / "laconic_quickly.py"
+TERSELY = Path(__file__).parent.parent / "tersely_quickly.py"
 
 
 def command(folder: Path, output: Path) -> list[str]:
@@ -44,7 +44,7 @@ def test_killed_training_goes_on_to_the_same_result(tmp_path: Path, capfd: pytes
     assert main(command(tmp_path, whole)) == 0
     words = command(tmp_path, output)
     environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
-    child = subprocess.Popen([sys.executable, LACONIC, *words], stderr=subprocess.DEVNULL, env=environment)
+    child = subprocess.Popen([sys.executable, TERSELY, *words], stderr=subprocess.DEVNULL, env=environment)
     try:
         wait_for(f"{WORK}/widths/checkpoint-4/trainer_state.json", output, child)
     finally:

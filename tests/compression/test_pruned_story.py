@@ -10,15 +10,15 @@ import numpy as np
 import onnx
 import pytest
 
-import laconic
-from laconic import runtime
-from laconic.artifact import read, sha256
-from laconic.compression import pruning
-from laconic.compression.result import CompressionResult
-from laconic.data import read as read_rows
-from laconic.measure.check import check
+import tersely
 from learnable import asked, conll, split, squad, tagged, tiny
 from report_page import check_reports
+from tersely import runtime
+from tersely.artifact import read, sha256
+from tersely.compression import pruning
+from tersely.compression.result import CompressionResult
+from tersely.data import read as read_rows
+from tersely.measure.check import check
 from widths import learnt
 
 pytestmark = pytest.mark.slow  # what its fixtures make takes long
@@ -58,11 +58,11 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Everything:
     calls: dict[str, int] = {}
     with pytest.MonkeyPatch.context() as patch:
         for module, name in (
-            (pruning, "train_widths"), (pruning, "prune_vocabulary"), (laconic.compression.make, "ptq"),
-            (laconic.compression.source, "export"),
+            (pruning, "train_widths"), (pruning, "prune_vocabulary"), (tersely.compression.make, "ptq"),
+            (tersely.compression.source, "export"),
         ):  # fmt: skip
             patch.setattr(module, name, counted(getattr(module, name), name, calls))
-        result = laconic.compress(
+        result = tersely.compress(
             model, train_file=folder / "train.jsonl", eval_file=folder / "dev.jsonl", test_file=folder / "dev.jsonl",
             output_dir=folder / "out", strategy=STRATEGIES, algo_list="mse", calibration_rows=64, **QUICK,
         )  # fmt: skip
@@ -88,7 +88,7 @@ def test_every_strategy_gives_its_candidate_by_name(everything: Everything) -> N
     ]  # fmt: skip
     assert f"Pruned model {WIDTH}: width 3/4, depth 1" in check_reports(everything.result.output_dir).text
     for name, one in found.items():
-        assert "+".join(laconic.strategy.parse(one["strategy"]).pruning) == {
+        assert "+".join(tersely.strategy.parse(one["strategy"]).pruning) == {
             None: "", "vocabulary": "prune_embeddings", WIDTH: "dynabert",
         }.get(one["model"], "prune_embeddings+dynabert"), name  # fmt: skip
 
@@ -154,12 +154,12 @@ def test_torch_models_open_and_score_as_their_graphs(everything: Everything) -> 
     scores = {one["name"]: one["score"] for one in everything.content["candidates"]}
     for name in MODELS:
         place = everything.result.output_dir / "torch" / name
-        module = laconic.load_model(place)
+        module = tersely.load_model(place)
         assert sum(x.numel() for x in module.parameters()) > 0
         texts = read_rows(everything.folder / "dev.jsonl")
-        opened = laconic.folder.open_folder(place)
-        predictor = runtime.Predictor(opened.task, opened.encoder, laconic.engines.load("torch", module))
-        found = laconic.measure.score.score(predictor, opened.task.read(texts, laconic.tasks.Columns(), labelled=True))
+        opened = tersely.folder.open_folder(place)
+        predictor = runtime.Predictor(opened.task, opened.encoder, tersely.engines.load("torch", module))
+        found = tersely.measure.score.score(predictor, opened.task.read(texts, tersely.tasks.Columns(), labelled=True))
         assert found.value == pytest.approx(scores["prune_embeddings" if name == "vocabulary" else name])
     pruned = next(one for one in everything.content["pruned"] if one["name"] == WIDTH)
     assert (pruned["width"], pruned["depth"], pruned["torch_score"]) == ("3/4", "1", pytest.approx(scores[WIDTH]))
@@ -197,7 +197,7 @@ def test_other_tasks_are_pruned_too(head: str, tmp_path: Path) -> None:
     train, dev = split(tmp_path, make, write, suffix)
     names = {"id2label": dict(enumerate(labels))} if labels else {}
     model = tiny(tmp_path / "model", head, hidden=64, labels=len(labels) or 2, std=0.3, **names)
-    result = laconic.compress(
+    result = tersely.compress(
         model, train_file=train, eval_file=dev, output_dir=tmp_path / "out", max_seq_length=40, max_vocab_size=90,
         strategy="prune_embeddings+dynabert+ptq", algo_list="mse", width_mult_list="1/2", max_steps=4, label_loss=1.0,
         **{**QUICK, "save_steps": 2},
@@ -208,14 +208,14 @@ def test_other_tasks_are_pruned_too(head: str, tmp_path: Path) -> None:
     assert opened.task.max_seq_length == 40
     assert opened.encoder.vocab_size <= 90
     assert len(opened.predict(question)) == 1
-    torch_model = laconic.folder.open_folder(result.output_dir / "torch" / "prune_embeddings-width_mult_0.5")
+    torch_model = tersely.folder.open_folder(result.output_dir / "torch" / "prune_embeddings-width_mult_0.5")
     assert torch_model.task == opened.task
 
 
 @pytest.mark.slow
 def test_widths_and_depths_are_trained_together(tmp_path: Path) -> None:
     folder = learnt(tmp_path, hidden=64).path
-    result = laconic.compress(
+    result = tersely.compress(
         folder, train_file=tmp_path / "train.jsonl", eval_file=tmp_path / "dev.jsonl", output_dir=tmp_path / "out",
         strategy=["dynabert+dynamic"], width_mult_list=[0.5, "3/4"], depth_mult_list="1/2", **QUICK,
     )  # fmt: skip
@@ -231,7 +231,7 @@ def test_max_drop_is_sought_among_all_models_on_all_engines(tmp_path: Path) -> N
     """A limit that nothing holds: more rows, then layers left float, of the user's model and of the pruned one."""
     folder = learnt(tmp_path, hidden=64).path
     given: dict[str, Any] = {**QUICK, "engines": "onnxruntime openvino", "max_steps": 2, "learning_rate": 0.1}
-    result = laconic.compress(
+    result = tersely.compress(
         folder, train_file=tmp_path / "train.jsonl", eval_file=tmp_path / "dev.jsonl", output_dir=tmp_path / "out",
         strategy=["dynabert+ptq"], width_mult_list=["1/2", "3/4"], algo_list="mse", calibration_rows=16, max_drop=0.0,
         sensitivity=True, **given,

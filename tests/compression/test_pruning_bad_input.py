@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-import laconic
-from laconic.errors import UserError
+import tersely
 from learnable import number, rows, single, split, tiny, tsv
+from tersely.errors import UserError
 
 
 @pytest.fixture(scope="module")
@@ -93,17 +93,17 @@ def test_mistake_is_told_before_any_work(
     given: dict[str, Any] = {"model": "model", "train_file": "train.tsv", "eval_file": "dev.tsv", **options}
     before = sorted(place.rglob("*"))
     with pytest.raises(UserError, match=said):
-        laconic.compress(given.pop("model"), output_dir=tmp_path / "out", **given)
+        tersely.compress(given.pop("model"), output_dir=tmp_path / "out", **given)
     assert list(tmp_path.iterdir()) == []
     assert sorted(place.rglob("*")) == before
 
 
 def test_rows_without_labels_may_be_learnt_from_the_teacher(place: Path) -> None:
     """Up to the checks: what follows is the training's own."""
-    from laconic.compression.divide import Data, divide_rows
-    from laconic.compression.options import CompressOptions
-    from laconic.data import read
-    from laconic.folder import open_folder
+    from tersely.compression.divide import Data, divide_rows
+    from tersely.compression.options import CompressOptions
+    from tersely.data import read
+    from tersely.folder import open_folder
 
     options = CompressOptions(importance="teacher")
     data = Data(read(place / "texts.tsv"), read(place / "dev.tsv"))

@@ -14,13 +14,13 @@ import pytest
 from tokenizers import Tokenizer
 
 from compressible import Place
-from laconic import engines
-from laconic.artifact import read, sha256
-from laconic.compression.source import find_origin, open_source
-from laconic.errors import UserError
-from laconic.export import GRAPH
-from laconic.options import TaskOptions
-from laconic.tasks import QuestionAnswering, SequenceClassification
+from tersely import engines
+from tersely.artifact import read, sha256
+from tersely.compression.source import find_origin, open_source
+from tersely.errors import UserError
+from tersely.export import GRAPH
+from tersely.options import TaskOptions
+from tersely.tasks import QuestionAnswering, SequenceClassification
 
 Places = Callable[..., Place]
 PLAIN = TaskOptions()

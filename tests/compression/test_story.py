@@ -12,13 +12,13 @@ import onnx
 import pytest
 
 from compressible import DEV, TEST, Place, layer_name
-from laconic import engines, runtime
-from laconic.artifact import read, sha256
-from laconic.compression.call import compress
-from laconic.compression.result import CompressionResult
-from laconic.data import read as read_rows
-from laconic.errors import Failure, UserError
-from laconic.measure.check import check
+from tersely import engines, runtime
+from tersely.artifact import read, sha256
+from tersely.compression.call import compress
+from tersely.compression.result import CompressionResult
+from tersely.data import read as read_rows
+from tersely.errors import Failure, UserError
+from tersely.measure.check import check
 
 Places = Callable[..., Place]
 Compress = Callable[..., CompressionResult]
@@ -366,7 +366,7 @@ def test_engine_named_is_the_only_one_offered(run: Compress) -> None:
 def test_no_fp32_weights_lie_in_an_int8_artifact_however_large_the_model(
     model_folder: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("laconic.graphs.export._PROTOBUF_LIMIT", 1000)  # from here on weights lie beside the graph
+    monkeypatch.setattr("tersely.graphs.export._PROTOBUF_LIMIT", 1000)  # from here on weights lie beside the graph
     result = compress(model_folder(), output_dir=tmp_path / "out", strategy="dynamic", engines="onnxruntime")
     names = {path.name for path in (result.path / "onnx").iterdir()}
     assert names == {"model_quantized.onnx", "model_onnxruntime.onnx"}

@@ -14,20 +14,20 @@ import pytest
 from test_compress_killed import logits
 from test_pruned_killed import wait_for
 
-from laconic.compression.output import WORK
 from live import folder
+from tersely.compression.output import WORK
 from widths import learnt
 
 pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).parent.parent / "compress_once.py"
-LACONIC = SCRIPT.with_name("laconic_quickly.py")
+TERSELY = SCRIPT.with_name("tersely_quickly.py")
 
 
 def command(place: Path, output: Path) -> list[Any]:
     files: list[Any] = ["--train_file", place / "train.jsonl", "--eval_file", place / "dev.jsonl"]
     fixed = ["--strategy", "qat", "--algo_list", "min_max", "--engines", "onnxruntime", "--learning_rate", "1e-3"]
     more = [*files, *fixed, "--save_steps", "2", "--max_steps", "8", "--output_dir", output]
-    return [LACONIC, "compress", "--model_name_or_path", place / "model", *more]
+    return [TERSELY, "compress", "--model_name_or_path", place / "model", *more]
 
 
 def start(words: list[Any]) -> subprocess.Popen[bytes]:

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-import laconic
-from laconic import runtime
-from laconic.artifact import sha256
-from laconic.cli import main
-from laconic.compression import int8_training
-from laconic.compression.options import CompressOptions
-from laconic.compression.output import WORK
-from laconic.errors import UserError
-from laconic.measure.check import check
+import tersely
+from tersely import runtime
+from tersely.artifact import sha256
+from tersely.cli import main
+from tersely.compression import int8_training
+from tersely.compression.options import CompressOptions
+from tersely.compression.output import WORK
+from tersely.errors import UserError
+from tersely.measure.check import check
 from widths import learnt
 
 WIDTH = "width_mult_0.75"
@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(folder: Path, output: Path, **options: Any) -> Any:
     files = {"train_file": folder / "train.jsonl", "eval_file": folder / "dev.jsonl"}
-    return laconic.compress(folder / "model", output_dir=output, **{**files, **QUICK, **options})
+    return tersely.compress(folder / "model", output_dir=output, **{**files, **QUICK, **options})
 
 
 @pytest.mark.slow

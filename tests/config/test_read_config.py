@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from laconic.compression.options import CompressOptions
-from laconic.config import Asker, Config, read_config
-from laconic.config.sections import METHODS, SECTIONS
-from laconic.errors import UserError
-from laconic.options import DataOptions, TaskOptions
+from tersely.compression.options import CompressOptions
+from tersely.config import Asker, Config, read_config
+from tersely.config.sections import METHODS, SECTIONS
+from tersely.errors import UserError
+from tersely.options import DataOptions, TaskOptions
 
 OPTIONS = [
     *(name for kind in (CompressOptions, DataOptions, TaskOptions) for name in kind.__dataclass_fields__),
@@ -282,5 +282,5 @@ def test_many_aliases_take_no_time(read: Any) -> None:
 
 
 def test_reading_needs_no_torch() -> None:
-    code = "import sys, laconic.config; assert not {'torch', 'transformers', 'yaml'} & set(sys.modules)"
+    code = "import sys, tersely.config; assert not {'torch', 'transformers', 'yaml'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

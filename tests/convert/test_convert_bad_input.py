@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from laconic.cli import main
 from paddle_checkpoints import arrays_of, build_paddle, settings_of, write_pickle
+from tersely.cli import main
 
 
 def config(**changes):
@@ -266,7 +266,7 @@ def test_bad_checkpoint_is_named(case, capsys, tmp_path):
     build_paddle(tmp_path / "paddle", family)
     change(tmp_path / "paddle")
     err = convert(capsys, tmp_path / "paddle", tmp_path / "out")
-    assert err.startswith(f"laconic: {(tmp_path / 'paddle' / where) if where else tmp_path / 'paddle'}: ")
+    assert err.startswith(f"tersely: {(tmp_path / 'paddle' / where) if where else tmp_path / 'paddle'}: ")
     assert said in err
     assert todo in err.partition(said)[2]
 

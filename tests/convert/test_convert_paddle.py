@@ -9,25 +9,25 @@ import sys
 import numpy as np
 import pytest
 
-from laconic.convert import convert_paddle
-from laconic.convert.safetensors_file import write_safetensors
-from laconic.folder import open_folder
 from paddle_checkpoints import LABELS, VOCABULARY, build_paddle, write_pickle
+from tersely.convert import convert_paddle
+from tersely.convert.safetensors_file import write_safetensors
+from tersely.folder import open_folder
 
 
 def read(folder, name):
     return json.loads((folder / name).read_text(encoding="utf-8"))
 
 
-def test_folder_is_one_that_laconic_opens(tmp_path):
+def test_folder_is_one_that_tersely_opens(tmp_path):
     build_paddle(tmp_path / "paddle", "ernie")
     convert_paddle(tmp_path / "paddle", tmp_path / "out")
     opened = open_folder(tmp_path / "out")
     assert (opened.task.name, opened.task.labels) == ("sequence_classification", LABELS)
     assert opened.task.max_seq_length == 20
     files = {path.name for path in (tmp_path / "out").iterdir()}
-    assert files == {"config.json", "laconic_task.json", "model.safetensors", "tokenizer_config.json", "vocab.txt"}
-    assert set(read(tmp_path / "out", "laconic_task.json")["files"]) == files
+    assert files == {"config.json", "tersely_task.json", "model.safetensors", "tokenizer_config.json", "vocab.txt"}
+    assert set(read(tmp_path / "out", "tersely_task.json")["files"]) == files
 
 
 def test_same_checkpoint_gives_same_bytes(tmp_path):
@@ -168,7 +168,7 @@ def test_base_install_converts(tmp_path):
 import sys
 for name in ("torch", "transformers", "safetensors", "paddle"):
     sys.modules[name] = None
-from laconic.cli import main
+from tersely.cli import main
 sys.exit(main(["convert", "--from_paddle", {str(tmp_path / "paddle")!r}, "--output_dir", {str(tmp_path / "out")!r}]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

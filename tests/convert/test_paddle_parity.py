@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from laconic.convert import convert_paddle
 from paddle_checkpoints import ATTENTION_HEADS, CLASSES, HEADS, LABELS, build_paddle
 from paddle_numpy import forward
+from tersely.convert import convert_paddle
 
 EPSILON = {"ernie": 1e-12, "bert": 1e-3, "roberta": 1e-3, "electra": 1e-3}
 """Of the settings that the checkpoints have; ERNIE does not look at them."""

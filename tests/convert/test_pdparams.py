@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from laconic.convert.pdparams import read_pdparams
-from laconic.errors import UserError
 from paddle_checkpoints import Tensor, write_pickle
+from tersely.convert.pdparams import read_pdparams
+from tersely.errors import UserError
 
 ARRAYS = {
     "table": np.arange(12, dtype=np.float32).reshape(3, 4),

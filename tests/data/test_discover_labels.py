@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from laconic.data import Rows, discover_labels, labels_beside
-from laconic.errors import UserError
+from tersely.data import Rows, discover_labels, labels_beside
+from tersely.errors import UserError
 
 
 def rows(*labels: object) -> Rows:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from laconic.data import locate, read, read_dataset, split_file
-from laconic.errors import UserError
+from tersely.data import locate, read, read_dataset, split_file
+from tersely.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from laconic.errors import UserError
 def test_name_is_found_in_the_data_folder_or_the_variable(tmp_path, monkeypatch, name, folder):
     (tmp_path / folder).mkdir(parents=True)
     assert locate(name, tmp_path) == tmp_path / folder
-    monkeypatch.setenv("LACONIC_DATA", str(tmp_path))
+    monkeypatch.setenv("TERSELY_DATA", str(tmp_path))
     assert locate(name) == tmp_path / folder
     assert locate(str(tmp_path / folder)) == tmp_path / folder
 
@@ -37,7 +37,7 @@ def test_unknown_name_tells_where_it_looked_and_what_to_do(tmp_path):
         str(tmp_path / "clue"),
         "Nothing is downloaded",
         str(tmp_path / "tnews"),
-        "LACONIC_DATA",
+        "TERSELY_DATA",
     ):
         assert part in told
     with pytest.raises(UserError, match="Did you mean 'msra_ner'"):

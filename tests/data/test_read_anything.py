@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import laconic.data
-from laconic.data import FORMATS, Rows, read
-from laconic.errors import UserError
+import tersely.data
+from tersely.data import FORMATS, Rows, read
+from tersely.errors import UserError
 
 SIGNS = list("\"',\t\n\r{}[]:1O \ufeff\x00é\u2028")
 PIECES = ["\r\n", "# ", "-DOCSTART-", '"data"', '"paragraphs"', '"text"', "text", "label", "null", "\\ud800"]
@@ -83,5 +83,5 @@ def test_any_json_gives_rows_or_a_user_error(tmp_path_factory, content):
 
 
 def test_every_public_name_is_there_and_listed():
-    assert all(hasattr(laconic.data, name) for name in laconic.data.__all__)
-    assert sorted(laconic.data.__all__) == laconic.data.__all__
+    assert all(hasattr(tersely.data, name) for name in tersely.data.__all__)
+    assert sorted(tersely.data.__all__) == tersely.data.__all__

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laconic.data import read, read_dataset
-from laconic.data.clue import rule_of
-from laconic.errors import UserError
+from tersely.data import read, read_dataset
+from tersely.data.clue import rule_of
+from tersely.errors import UserError
 
 
 def write(folder: Path, *records: dict[str, Any], name: str = "train.json") -> Path:

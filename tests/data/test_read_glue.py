@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from laconic.data import read, read_dataset, read_glue
-from laconic.errors import UserError
+from tersely.data import read, read_dataset, read_glue
+from tersely.errors import UserError
 
 PARSES = ["sentence1_binary_parse", "sentence2_binary_parse", "sentence1_parse", "sentence2_parse"]
 LAYOUTS = {

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laconic.data import iter_records, read
-from laconic.errors import UserError
+from tersely.data import iter_records, read
+from tersely.errors import UserError
 
 VALUE = st.recursive(
     st.none()

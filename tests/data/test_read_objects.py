@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from laconic.data import from_dataset, read
-from laconic.errors import UserError
+from tersely.data import from_dataset, read
+from tersely.errors import UserError
 
 datasets = pytest.importorskip("datasets")
 FEATURES = datasets.Features(
@@ -92,5 +92,5 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     file: Path = tmp_path / "a.parquet"
     file.write_bytes(b"PAR1")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(UserError, match=r"pip install 'laconic\[compress\]'"):
+    with pytest.raises(UserError, match=r"pip install 'tersely\[compress\]'"):
         read(file)

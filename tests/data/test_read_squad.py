@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laconic.data import from_dataset, read
-from laconic.data.squad import nearest_place
-from laconic.errors import UserError
+from tersely.data import from_dataset, read
+from tersely.data.squad import nearest_place
+from tersely.errors import UserError
 
 CONTEXT = "Paris is in France. Paris is big."
 
@@ -76,7 +76,7 @@ def test_answer_at_another_place_moves_to_the_nearest_and_is_counted_once(tmp_pa
         rows = read(file)
     assert [gold["start"] for record in rows for gold in record["answers"]] == [20, 0, 12]
     (record,) = caplog.records
-    assert record.name == "laconic.data.squad"
+    assert record.name == "tersely.data.squad"
     assert "3 answers do not stand at their offset" in record.getMessage()
     assert (
         f"{file}:{rows.lines[0]}: Question 'q1', answer 'Paris': not at 18, found at 20 instead" in record.getMessage()

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laconic.data import read
-from laconic.errors import UserError
+from tersely.data import read
+from tersely.errors import UserError
 
 
 def write(folder: Path, name: str, text: str | bytes) -> Path:

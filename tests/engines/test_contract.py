@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 import torch
 
-from laconic.engines import ENGINES, load
-from laconic.errors import UserError
 from models import build
+from tersely.engines import ENGINES, load
+from tersely.errors import UserError
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="session")
 def sources(tmp_path_factory) -> dict[str, Path]:
-    from laconic.graphs.export import export_onnx
+    from tersely.graphs.export import export_onnx
 
     folder = build(tmp_path_factory.mktemp("bert"), head="TokenClassification")
     export_onnx(folder, folder / "model.onnx")

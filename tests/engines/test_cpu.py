@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from laconic.engines.cpu import CLASSES, cpu, parse_cpuinfo, parse_sysctl
+from tersely.engines.cpu import CLASSES, cpu, parse_cpuinfo, parse_sysctl
 
 
 def x86(name: str, flags: str, cores: int = 2, hyper: int = 1) -> str:

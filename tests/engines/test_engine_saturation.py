@@ -12,8 +12,8 @@ from onnx import TensorProto as T
 from onnx import helper as h
 from onnx.reference import ReferenceEvaluator
 
-from laconic.engines.cpu import cpu
-from laconic.engines.saturation import (
+from tersely.engines.cpu import cpu
+from tersely.engines.saturation import (
     EXACT,
     MATMUL_INTEGER,
     PRODUCTS,
@@ -22,7 +22,7 @@ from laconic.engines.saturation import (
     effective_class,
     saturates,
 )
-from laconic.errors import UserError
+from tersely.errors import UserError
 
 WEIGHT = h.make_node("ConstantOfShape", ["shape"], ["w"], value=h.make_tensor("value", T.INT8, [1], [127]))
 CONSTANTS = (

@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from laconic import engines
-from laconic.engines import cpu, installed, load
-from laconic.errors import UserError
+from tersely import engines
+from tersely.engines import cpu, installed, load
+from tersely.errors import UserError
 
 GRAPH_ENGINES = ("onnxruntime", "openvino")
 
@@ -101,7 +101,7 @@ def test_bf16_runs_where_the_cpu_has_it_and_is_refused_elsewhere(tmp_path):
 def test_missing_package_gives_the_pip_line(monkeypatch, tmp_path):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "openvino" else find(name))
-    with pytest.raises(UserError, match=r"pip install 'laconic\[openvino\]'"):
+    with pytest.raises(UserError, match=r"pip install 'tersely\[openvino\]'"):
         load("openvino", tmp_path / "model.onnx")
     assert "openvino" not in installed()
     assert "onnxruntime" in installed()
@@ -110,7 +110,7 @@ def test_missing_package_gives_the_pip_line(monkeypatch, tmp_path):
 def test_graph_engines_import_neither_torch_nor_transformers(tmp_path):
     path = identity(tmp_path / "model.onnx")
     code = (
-        "import sys, laconic.engines as e; e.installed(); e.cpu()\n"
+        "import sys, tersely.engines as e; e.installed(); e.cpu()\n"
         f"for n in {GRAPH_ENGINES}: e.load(n, {str(path)!r}, threads=1)\n"
         "sys.exit(1 if {'torch', 'transformers'} & set(sys.modules) else 0)"
     )
@@ -119,5 +119,5 @@ def test_graph_engines_import_neither_torch_nor_transformers(tmp_path):
 
 def test_table_names_classes_that_exist():
     for name, entry in engines.ENGINES.items():
-        module = importlib.import_module(f"laconic.engines.{name}")
+        module = importlib.import_module(f"tersely.engines.{name}")
         assert getattr(module, entry.type).name == name

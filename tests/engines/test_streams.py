@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tiny_artifacts
-from laconic import engines, runtime
-from laconic.errors import UserError
+from tersely import engines, runtime
+from tersely.errors import UserError
 
 BATCHES = [
     {"input_ids": np.full((rows, 8), token, np.int64), "attention_mask": np.ones((rows, 8), np.int64)}

@@ -12,10 +12,10 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from laconic.engines import load
-from laconic.engines.torch import input_names, load_module
-from laconic.errors import UserError
 from models import FAMILIES, HEADS, build
+from tersely.engines import load
+from tersely.engines.torch import input_names, load_module
+from tersely.errors import UserError
 
 
 @pytest.fixture(scope="session")

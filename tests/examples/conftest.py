@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from commands import Laconic, Ran
+from commands import Ran, Tersely
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 sys.path.append(str(EXAMPLES / "uie"))  # where its scripts find what they share
 
 
 @pytest.fixture(scope="module")
-def run(short_timings: None) -> Laconic:
+def run(short_timings: None) -> Tersely:
     """Run a script: its exit code, standard output and standard error."""
 
     def call(script: str, *words: Any) -> Ran:

@@ -22,7 +22,7 @@ from tokenizers import Tokenizer
 
 import tiny_artifacts
 from blocked import BLOCKED
-from commands import Laconic, Ran
+from commands import Ran, Tersely
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples" / "deploy"
@@ -47,11 +47,11 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 def read_task(folder: Path) -> dict[str, Any]:
-    return dict(json.loads((folder / "laconic.json").read_text())["task"])
+    return dict(json.loads((folder / "tersely.json").read_text())["task"])
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Laconic:
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Tersely:
     """Run a script in this process: its exit code, standard output and standard error."""
 
     def call(script: str, *words: str | Path) -> Ran:
@@ -81,7 +81,7 @@ def logits(folder: Path, text: str, length: int) -> Any:
 @pytest.mark.parametrize("length", [[], ["--max_length", "4"]])
 @pytest.mark.parametrize("backend", ["onnx_runtime", "openvino"])
 def test_classes_are_printed_in_the_references_manner(
-    backend: str, length: list[str], artifact: Callable[[str], Path], run: Laconic
+    backend: str, length: list[str], artifact: Callable[[str], Path], run: Tersely
 ) -> None:
     folder = artifact("text")
     texts = [
@@ -102,12 +102,12 @@ def test_classes_are_printed_in_the_references_manner(
         assert float(score) == pytest.approx(chance, abs=2e-4)
 
 
-def test_pair_has_two_sentences(artifact: Callable[[str], Path], run: Laconic) -> None:
+def test_pair_has_two_sentences(artifact: Callable[[str], Path], run: Tersely) -> None:
     done = run("seq_cls_infer.py", "--model_dir", artifact("text"), "the fox\tthe dog")
     assert done.out.startswith("Batch id:0, example id:0, sentence1:the fox, sentence2:the dog, label:")
 
 
-def test_positions_of_entities_include_both_ends(artifact: Callable[[str], Path], run: Laconic) -> None:
+def test_positions_of_entities_include_both_ends(artifact: Callable[[str], Path], run: Tersely) -> None:
     text = "Paris is the capital of France; Berlin, that of Germany."
     done = run("token_cls_infer.py", "--model_dir", artifact("tags"), "--batch_size", 4, text, "北京是首都。")
     lines = done.out.splitlines()
@@ -119,7 +119,7 @@ def test_positions_of_entities_include_both_ends(artifact: Callable[[str], Path]
         assert text[int(start) : int(end) + 1] == entity
 
 
-def test_answers_stand_in_their_contexts(artifact: Callable[[str], Path], run: Laconic) -> None:
+def test_answers_stand_in_their_contexts(artifact: Callable[[str], Path], run: Tersely) -> None:
     contexts = ["Paris is the capital of France.", "In 1998 the company moved to Lyon."]
     pairs = ["What is it?", contexts[0], "Where did it move?", contexts[1]]
     done = run("qa_infer.py", "--model_dir", artifact("question"), *pairs)
@@ -154,7 +154,7 @@ MISTAKES = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_mistake_is_one_line_and_exit_code_2(
-    script: str, mistake: str, artifact: Callable[[str], Path], run: Laconic
+    script: str, mistake: str, artifact: Callable[[str], Path], run: Tersely
 ) -> None:
     kind = SCRIPTS[script]
     other = next(one for one in SCRIPTS.values() if one != kind)
@@ -166,13 +166,13 @@ def test_mistake_is_one_line_and_exit_code_2(
     assert len(done.err.splitlines()) == 1
 
 
-def test_question_without_a_context_is_named(artifact: Callable[[str], Path], run: Laconic) -> None:
+def test_question_without_a_context_is_named(artifact: Callable[[str], Path], run: Tersely) -> None:
     done = run("qa_infer.py", "--model_dir", artifact("question"), "a question", "its context", "another one")
     assert (done.code, done.out) == (2, "")
     assert done.err == "The question 'another one' has no context. Give each question with its context.\n"
 
 
-def test_shown_commands_run(artifact: Callable[[str], Path], run: Laconic) -> None:
+def test_shown_commands_run(artifact: Callable[[str], Path], run: Tersely) -> None:
     pages = [(DEPLOY / "README.md").read_text()]
     pages += [ast.get_docstring(ast.parse((DEPLOY / script).read_text())) or "" for script in SCRIPTS]
     shown = {" ".join(one.split()) for page in pages for one in re.findall(r"python examples/deploy/[^`\n]+", page)}
@@ -200,8 +200,8 @@ def test_container_copies_what_is_there_and_what_installing_reads() -> None:
 
 
 def test_base_install_asks_for_no_torch() -> None:
-    """All that `pip install laconic` brings, by what the packages installed here say that they need."""
-    found, left = set(), {"laconic"}
+    """All that `pip install tersely` brings, by what the packages installed here say that they need."""
+    found, left = set(), {"tersely"}
     while left:
         name = left.pop()
         found.add(name)
@@ -229,17 +229,17 @@ def test_steps_of_the_container_work_in_a_new_environment(artifact: Callable[[st
     subprocess.run(["cp", "-r", *names, str(tmp_path)], cwd=ROOT, check=True)
     venv.create(tmp_path / "venv", with_pip=True)
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    python, laconic = tmp_path / "venv/bin/python", tmp_path / "venv/bin/laconic"
-    assert 'pip install --no-cache-dir "/laconic${EXTRAS}"' in RECIPE
+    python, tersely = tmp_path / "venv/bin/python", tmp_path / "venv/bin/tersely"
+    assert 'pip install --no-cache-dir "/tersely${EXTRAS}"' in RECIPE
     subprocess.run([python, "-m", "pip", "install", "-q", str(tmp_path)], check=True, cwd="/", env=environment)
     listed = subprocess.run([python, "-m", "pip", "list", "--format", "json"], capture_output=True, env=environment)
     packages = {one["name"].lower() for one in json.loads(listed.stdout)}
-    assert {"laconic", "onnxruntime", "tokenizers"} <= packages
+    assert {"tersely", "onnxruntime", "tokenizers"} <= packages
     assert not {"torch", "transformers", "onnx", "openvino"} & packages
     folder = str(artifact("text"))
-    subprocess.run([laconic, "check", folder], check=True, cwd=tmp_path, env=environment)
+    subprocess.run([tersely, "check", folder], check=True, cwd=tmp_path, env=environment)
     words = RECIPE.split("CMD ")[1].strip()
-    command = [laconic, *(folder if word == "/model" else word for word in json.loads(words))]
+    command = [tersely, *(folder if word == "/model" else word for word in json.loads(words))]
     done = subprocess.run(
         command, input="A film of quiet grace.\n", capture_output=True, text=True, cwd=tmp_path, env=environment
     )

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from commands import Laconic
-from laconic import PdArgumentParser, runtime
-from laconic.cli import main, parser_of
-from laconic.cli.compress_config import put_config
+from commands import Tersely
 from live import folder
+from tersely import PdArgumentParser, runtime
+from tersely.cli import main, parser_of
+from tersely.cli.compress_config import put_config
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -116,7 +116,7 @@ def test_script_compresses_what_runs_without_it(
     model: Callable[[str], Path],
     tmp_path: Path,
     capsys: Any,
-    run: Laconic,
+    run: Tersely,
 ) -> None:
     head, dataset = SCRIPTS[script]
     done = run(
@@ -158,7 +158,7 @@ def test_mistake_is_one_line_and_exit_code_2(
     model: Callable[[str], Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    run: Laconic,
+    run: Tersely,
 ) -> None:
     head, dataset = SCRIPTS[script]
     if mistake == "a model for something else":
@@ -187,7 +187,7 @@ def commands() -> list[str]:
     """Every command that a docstring or a page of the examples shows; those of `uie` have their own test."""
     pages = [page.read_text() for page in EXAMPLES.rglob("*.md")]
     pages += [ast.get_docstring(ast.parse(script.read_text())) or "" for script in EXAMPLES.rglob("*.py")]
-    shown = re.compile(r"(?:python examples/(?!deploy/)|laconic compress )(?:[^`\n\\]|\\\n)+")
+    shown = re.compile(r"(?:python examples/(?!deploy/)|tersely compress )(?:[^`\n\\]|\\\n)+")
     found = [one.replace("\\\n", " ") for page in pages for one in shown.findall(page)]
     return sorted({" ".join(one.split()) for one in found if "…" not in one and "examples/uie/" not in one})
 
@@ -220,7 +220,7 @@ AUTOMATIC = {
 
 
 def understood(*words: str) -> list[str]:
-    """What a command line for `laconic compress` has that is left over."""
+    """What a command line for `tersely compress` has that is left over."""
     parser, _ = parser_of("compress")
     return parser.parse_known_args(put_config(parser, list(words)))[1]
 
@@ -238,7 +238,7 @@ def test_automatic_config_asks_for_its_strategy(file: str) -> None:
 
 @pytest.mark.slow
 def test_automatic_compression_needs_a_file_only(
-    data: Path, model: Callable[[str], Path], tmp_path: Path, run: Laconic
+    data: Path, model: Callable[[str], Path], tmp_path: Path, run: Tersely
 ) -> None:
     """The file's gate too: a score that the model does not have stops it."""
     text = (EXAMPLES / "auto_compression/configs/tnews_ptq.yaml").read_text()

@@ -20,11 +20,11 @@ from tokenizers import Tokenizer
 import data
 import evaluate
 import finetune
-from commands import Laconic
+from commands import Tersely
 from features import LABELS, encode
-from laconic import PdArgumentParser, load_model
-from laconic.data import Rows
 from models import build
+from tersely import PdArgumentParser, load_model
+from tersely.data import Rows
 
 UIE = Path(__file__).parents[2] / "examples" / "uie"
 PEOPLE, PLACES = ("王明", "李红", "张华"), ("北京", "上海", "南公园")
@@ -58,7 +58,7 @@ def sentences(count: int, seed: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory, run: Laconic) -> Path:
+def place(tmp_path_factory: pytest.TempPathFactory, run: Tersely) -> Path:
     """Rows of prompts and a small encoder."""
     folder = tmp_path_factory.mktemp("uie")
     (folder / "ner.txt").write_text(sentences(60, 0))
@@ -157,7 +157,7 @@ def test_nothing_found_and_nothing_wanted_is_no_error() -> None:
 
 
 @pytest.fixture(scope="module")
-def extractor(place: Path, run: Laconic) -> Path:
+def extractor(place: Path, run: Tersely) -> Path:
     """Fine-tuned until it finds most of the names."""
     train = ["--learning_rate", "5e-3", "--max_steps", 60, "--per_device_train_batch_size", 16, "--seed", 1]
     once = ["--save_strategy", "no", "--disable_tqdm", "true", "--do_train", "--do_eval"]
@@ -169,7 +169,7 @@ def extractor(place: Path, run: Laconic) -> Path:
 
 
 @pytest.fixture(scope="module")
-def compressed(place: Path, extractor: Path, run: Laconic) -> Path:
+def compressed(place: Path, extractor: Path, run: Tersely) -> Path:
     """By a new process's means: the folder alone."""
     where = ["--model_name_or_path", extractor, "--output_dir", place / "out", "--do_compress"]
     how = ["--strategy", "qat", "--strategy", "dynabert+ptq", "--width_mult_list", "1/2", "--learning_rate", "1e-3"]
@@ -237,7 +237,7 @@ MISTAKES: dict[str, tuple[dict[str, str], str]] = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_mistake_is_one_line_and_exit_code_2(
-    mistake: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Laconic
+    mistake: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Tersely
 ) -> None:
     changed, told = MISTAKES[mistake]
     off = {"content": "天气", "prompt": "人物", "result_list": [{"text": "x", "start": 1, "end": 9}]}
@@ -264,7 +264,7 @@ def test_mistake_is_one_line_and_exit_code_2(
     ],
 )
 def test_mistake_in_making_rows_is_one_line(
-    changed: list[str], told: str, place: Path, tmp_path: Path, run: Laconic
+    changed: list[str], told: str, place: Path, tmp_path: Path, run: Tersely
 ) -> None:
     usual = ["--prompts", "PER=人物", "LOC=地点", "--train_sentences", 44, "--dev_sentences", 16]
     done = run("uie/data.py", "--ner_file", place / "ner.txt", "--save_dir", tmp_path / "rows", *usual, *changed)

@@ -9,13 +9,13 @@ import torch
 import transformers
 from torch import nn
 
-from laconic.carve import locate, shape_of
-from laconic.engines.torch import load_module
-from laconic.errors import UserError
-from laconic.families import FAMILIES, Family, Stacked, find, register
-from laconic.testing import check_family
 from models import FAMILIES as NAMES
 from models import HEADS
+from tersely.carve import locate, shape_of
+from tersely.engines.torch import load_module
+from tersely.errors import UserError
+from tersely.families import FAMILIES, Family, Stacked, find, register
+from tersely.testing import check_family
 
 PLAIN = [(family, HEADS[0], {}) for family in NAMES]
 VARIANTS = [
@@ -80,7 +80,7 @@ def test_find_takes_whatever_says_its_model_type(given):
 
 def test_unknown_family_is_refused_with_what_to_write():
     with pytest.raises(
-        UserError, match=r"The family 'gpt2' has no description.*laconic\.families\.Family.*describe_a_family"
+        UserError, match=r"The family 'gpt2' has no description.*tersely\.families\.Family.*describe_a_family"
     ):
         find(transformers.GPT2Config())
     with pytest.raises(UserError, match="no config with a 'model_type'"):
@@ -226,4 +226,4 @@ def test_check_leaves_the_model_alone(prunable):
     assert model.training
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
     assert all(parameter.grad is None for parameter in model.parameters())
-    assert not hasattr(model.config, "laconic_shape")
+    assert not hasattr(model.config, "tersely_shape")

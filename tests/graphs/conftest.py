@@ -23,7 +23,7 @@ class Exported(NamedTuple):
 
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Exported]:
-    from laconic.graphs.export import export_onnx
+    from tersely.graphs.export import export_onnx
 
     def export(family: str, head: str = "SequenceClassification") -> Exported:
         def write(folder: Path) -> None:

@@ -13,14 +13,14 @@ import onnx
 from onnx import numpy_helper, parser
 from other_exporters import torchscript, values
 
-from laconic import engines
-from laconic.engines.torch import load_module
-from laconic.graphs.layers import find_layers, find_products
-from laconic.graphs.read import unfold
-from laconic.quant_map import QuantLayer, QuantMap, QuantProduct, Range
-from laconic.quantize.embeddings import quantize_tables
-from laconic.quantize.weights import quantize_weight
 from models import SENTENCES, build
+from tersely import engines
+from tersely.engines.torch import load_module
+from tersely.graphs.layers import find_layers, find_products
+from tersely.graphs.read import unfold
+from tersely.quant_map import QuantLayer, QuantMap, QuantProduct, Range
+from tersely.quantize.embeddings import quantize_tables
+from tersely.quantize.weights import quantize_weight
 
 Rows = dict[str, np.ndarray]
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from int8 import graph
 
-from laconic.quant_map import QuantLayer, QuantMap, Range
-from laconic.quantize.weights import quantize_weight
+from tersely.quant_map import QuantLayer, QuantMap, Range
+from tersely.quantize.weights import quantize_weight
 
 
 class Case(NamedTuple):

@@ -113,7 +113,7 @@ def linears(module: Any) -> dict[str, Any]:
 def _arguments(module: Any) -> tuple[list[str], dict[str, Any]]:
     import torch
 
-    from laconic.engines.torch import input_names
+    from tersely.engines.torch import input_names
 
     names = list(input_names(module))
     rows = batch(module.config.pad_token_id)

@@ -12,13 +12,13 @@ import onnx
 import pytest
 import torch
 
-from laconic.engines import load
-from laconic.engines.torch import load_module
-from laconic.errors import Failure, UserError
-from laconic.graphs.export import export_onnx
-from laconic.graphs.parity import parity
-from laconic.graphs.sample import sample_batches
 from models import build
+from tersely.engines import load
+from tersely.engines.torch import load_module
+from tersely.errors import Failure, UserError
+from tersely.graphs.export import export_onnx
+from tersely.graphs.parity import parity
+from tersely.graphs.sample import sample_batches
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +41,7 @@ def test_file_holds_no_paths_and_no_remarks(exported):
 
 def test_another_process_writes_the_same_bytes(exported, tmp_path):
     _, folder, graph = exported("bert")
-    code = "import sys; from laconic.graphs.export import export_onnx; export_onnx(sys.argv[1], sys.argv[2])"
+    code = "import sys; from tersely.graphs.export import export_onnx; export_onnx(sys.argv[1], sys.argv[2])"
     other = tmp_path / "other.onnx"
     done = subprocess.run(
         [sys.executable, "-c", code, folder, other],
@@ -152,7 +152,7 @@ def test_nan_logits_are_refused(folder, tmp_path):
 
 
 def test_weights_too_large_for_one_file_lie_beside_the_graph(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("laconic.graphs.export._PROTOBUF_LIMIT", 1000)
+    monkeypatch.setattr("tersely.graphs.export._PROTOBUF_LIMIT", 1000)
     export_onnx(folder, tmp_path / "model.onnx")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.onnx", "model.onnx.data"]
     onnx.checker.check_model(tmp_path / "model.onnx", full_check=True)

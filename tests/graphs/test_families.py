@@ -6,10 +6,10 @@ import numpy as np
 import onnx
 import pytest
 
-from laconic.engines import load
-from laconic.engines.torch import load_module
-from laconic.graphs.parity import parity
 from models import FAMILIES, HEADS, MAX_LENGTH, ROBERTA_ITSELF
+from tersely.engines import load
+from tersely.engines.torch import load_module
+from tersely.graphs.parity import parity
 
 pytestmark = pytest.mark.slow
 

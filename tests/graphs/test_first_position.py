@@ -10,9 +10,9 @@ import onnxruntime
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from laconic.engines import load
-from laconic.graphs.first_position import keep_first_position
 from models import MAX_LENGTH, build
+from tersely.engines import load
+from tersely.graphs.first_position import keep_first_position
 
 SHAPES = ([1], [2], [9], [1, 1], [7, 3], [40, 1, 22], [MAX_LENGTH, 5])
 WEIGHTED = dict.fromkeys(("bert", "roberta", "distilbert", "electra", "mpnet", "albert"), 4)
@@ -373,7 +373,7 @@ def test_heads_that_read_every_position_are_untouched(exported, head):
 
 @pytest.mark.slow
 def test_mean_pooling_is_untouched(tmp_path):
-    from laconic.graphs.export import export_onnx
+    from tersely.graphs.export import export_onnx
 
     folder = build(tmp_path, "modernbert", layers=1, classifier_pooling="mean")
     export_onnx(folder, tmp_path / "model.onnx")

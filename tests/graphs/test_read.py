@@ -13,13 +13,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from other_exporters import FUSIONS, batch, changed, dynamo, fuse, linears, operators, torchscript
 
-from laconic.engines import load
-from laconic.engines.torch import INPUTS, load_module
-from laconic.errors import Failure
-from laconic.graphs.agree import expect_agreement
-from laconic.graphs.layers import find_layers, find_products, find_tables
-from laconic.graphs.read import read_graph
 from models import FAMILIES, ROBERTA_ITSELF, build
+from tersely.engines import load
+from tersely.engines.torch import INPUTS, load_module
+from tersely.errors import Failure
+from tersely.graphs.agree import expect_agreement
+from tersely.graphs.layers import find_layers, find_products, find_tables
+from tersely.graphs.read import read_graph
 
 QKV = ("query", "key", "value")
 
@@ -186,7 +186,7 @@ def test_prefix_and_file_beside_weights_are_read(tmp_path, older):
 
 def test_graph_too_large_for_one_file_comes_back_whole(older, monkeypatch):
     whole = read_graph(older).SerializeToString()
-    monkeypatch.setattr("laconic.graphs.agree._LARGE", 1000)
+    monkeypatch.setattr("tersely.graphs.agree._LARGE", 1000)
     assert read_graph(older).SerializeToString() == whole
 
 

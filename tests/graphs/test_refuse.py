@@ -8,11 +8,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from other_exporters import changed, torchscript
 
-from laconic.engines.torch import INPUTS, load_module
-from laconic.errors import Failure, UserError
-from laconic.graphs import refuse
-from laconic.graphs.read import read_graph, unfold
 from models import build
+from tersely.engines.torch import INPUTS, load_module
+from tersely.errors import Failure, UserError
+from tersely.graphs import refuse
+from tersely.graphs.read import read_graph, unfold
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,11 @@ import pytest
 from int8 import bert, graph, make_map, run
 from onnx import numpy_helper
 
-from laconic import engines
-from laconic.errors import UserError
-from laconic.graphs.share import SMALLEST, save_sharing
-from laconic.graphs.write_onnxruntime import write_onnxruntime
-from laconic.graphs.write_qdq import write_qdq
+from tersely import engines
+from tersely.errors import UserError
+from tersely.graphs.share import SMALLEST, save_sharing
+from tersely.graphs.write_onnxruntime import write_onnxruntime
+from tersely.graphs.write_qdq import write_qdq
 
 STANDARD, FUSED, SIGNED = "model.onnx", "fused.onnx", "signed.onnx"
 

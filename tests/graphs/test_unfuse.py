@@ -9,7 +9,7 @@ import pytest
 from onnx import helper, numpy_helper, parser
 from other_exporters import operators
 
-from laconic.graphs.unfuse import unfuse
+from tersely.graphs.unfuse import unfuse
 
 ROWS, LENGTH, WIDTH, HEADS = 3, 5, 8, 2
 IDS = "int32[batch, length] ids"

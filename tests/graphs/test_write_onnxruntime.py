@@ -8,11 +8,11 @@ import pytest
 from int8 import arrays, bert, compute, count, graph, make_map, range_of, run
 from layer_cases import CASES, fake, make_case
 
-from laconic.errors import UserError
-from laconic.graphs.layers import find_layers, find_products
-from laconic.graphs.write_onnxruntime import write_onnxruntime
-from laconic.quant_map import QuantLayer, QuantMap, QuantProduct, Range
-from laconic.quantize.weights import quantize_weight
+from tersely.errors import UserError
+from tersely.graphs.layers import find_layers, find_products
+from tersely.graphs.write_onnxruntime import write_onnxruntime
+from tersely.quant_map import QuantLayer, QuantMap, QuantProduct, Range
+from tersely.quantize.weights import quantize_weight
 
 RANDOM = np.random.default_rng(5)
 

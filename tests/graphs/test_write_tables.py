@@ -7,13 +7,13 @@ import onnx
 import pytest
 from int8 import COMPUTE, arrays, bert, count, graph, make_map
 
-from laconic.errors import UserError
-from laconic.graphs.layers import SMALLEST
-from laconic.graphs.write_onnxruntime import write_onnxruntime
-from laconic.graphs.write_qdq import write_qdq
-from laconic.quant_map import QuantLayer, QuantMap, Range
-from laconic.quantize.embeddings import quantize_table, quantize_tables
-from laconic.quantize.weights import quantize_weight
+from tersely.errors import UserError
+from tersely.graphs.layers import SMALLEST
+from tersely.graphs.write_onnxruntime import write_onnxruntime
+from tersely.graphs.write_qdq import write_qdq
+from tersely.quant_map import QuantLayer, QuantMap, Range
+from tersely.quantize.embeddings import quantize_table, quantize_tables
+from tersely.quantize.weights import quantize_weight
 
 RANDOM = np.random.default_rng(7)
 WRITERS = {

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import tiny_artifacts
-from laconic import runtime
-from laconic.artifact import Graph, read
-from laconic.errors import Failure, UserError
-from laconic.layouts import Layout, OpenVinoLayout, TritonLayout, lay_out
-from laconic.measure.check import check
-from laconic.tasks.sequence_classification import TextExample
+from tersely import runtime
+from tersely.artifact import Graph, read
+from tersely.errors import Failure, UserError
+from tersely.layouts import Layout, OpenVinoLayout, TritonLayout, lay_out
+from tersely.measure.check import check
+from tersely.tasks.sequence_classification import TextExample
 
 INPUTS: dict[str, Any] = {
     "text": ["A film of quiet grace.", ("The old river", "Paris and Berlin")],

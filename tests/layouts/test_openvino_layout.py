@@ -1,4 +1,4 @@
-"""OpenVINO's own form is read by plain openvino, without laconic."""
+"""OpenVINO's own form is read by plain openvino, without tersely."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from tokenizers import Tokenizer
 
 import tiny_artifacts
-from laconic.artifact import read
-from laconic.layouts import OpenVinoLayout, lay_out
+from tersely.artifact import read
+from tersely.layouts import OpenVinoLayout, lay_out
 
 
 @pytest.mark.parametrize("kind", ["text", "tags", "question"])

@@ -13,10 +13,10 @@ from google.protobuf import text_format
 
 import tiny_artifacts
 from compressible import Stack
-from laconic.artifact import Graph, read
-from laconic.errors import UserError
-from laconic.layouts import TritonLayout, lay_out
-from laconic.layouts.triton import config
+from tersely.artifact import Graph, read
+from tersely.errors import UserError
+from tersely.layouts import TritonLayout, lay_out
+from tersely.layouts.triton import config
 
 TYPES = {
     onnx.TensorProto.INT64: "TYPE_INT64",

@@ -7,8 +7,8 @@ import time
 import numpy as np
 import pytest
 
-from laconic.errors import UserError
-from laconic.measure.benchmark import Contestant, alternate, full_batch
+from tersely.errors import UserError
+from tersely.measure.benchmark import Contestant, alternate, full_batch
 
 
 def sleeper(name, seconds, calls=None):

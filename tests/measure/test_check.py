@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic import engines, probe
-from laconic.artifact import read
-from laconic.engines.saturation import saturates
-from laconic.errors import Failure, UserError
-from laconic.measure import check as checking
-from laconic.measure.check import check, chooser, compare, read_probe, runnable
+from tersely import engines, probe
+from tersely.artifact import read
+from tersely.engines.saturation import saturates
+from tersely.errors import Failure, UserError
+from tersely.measure import check as checking
+from tersely.measure.check import check, chooser, compare, read_probe, runnable
 from tiny_artifacts import (
     OWN,
     PLAIN,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from laconic.errors import Failure
-from laconic.measure.footprint import footprint
+from tersely.errors import Failure
+from tersely.measure.footprint import footprint
 from tiny_artifacts import PLAIN, Numpy
 
 pytestmark = pytest.mark.slow

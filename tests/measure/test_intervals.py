@@ -9,9 +9,9 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics import accuracy_score, f1_score
 
-from laconic.errors import UserError
-from laconic.measure.intervals import bootstrap, paired
-from laconic.tasks.metrics import CLASSIFICATION, REGRESSION, Metric
+from tersely.errors import UserError
+from tersely.measure.intervals import bootstrap, paired
+from tersely.tasks.metrics import CLASSIFICATION, REGRESSION, Metric
 
 RANDOM = np.random.default_rng(7)
 GOLDS = RANDOM.integers(0, 4, 400)

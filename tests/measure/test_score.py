@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from sklearn import metrics as sklearn_metrics
 
-from laconic import runtime
-from laconic.engines import load
-from laconic.errors import UserError
-from laconic.folder import open_folder
-from laconic.measure.score import compare, score
-from laconic.options import TaskOptions
-from laconic.runtime import Predictor
-from laconic.tasks.question_answering import QuestionExample
-from laconic.tasks.sequence_classification import TextExample
-from laconic.tasks.token_classification import WordsExample
 from models import HEADS, SENTENCES, build
+from tersely import runtime
+from tersely.engines import load
+from tersely.errors import UserError
+from tersely.folder import open_folder
+from tersely.measure.score import compare, score
+from tersely.options import TaskOptions
+from tersely.runtime import Predictor
+from tersely.tasks.question_answering import QuestionExample
+from tersely.tasks.sequence_classification import TextExample
+from tersely.tasks.token_classification import WordsExample
 
 ROWS = [TextExample(text[i : i + 40], None, (i * 7 + len(text)) % 3) for text in SENTENCES for i in range(0, 30, 3)]
 

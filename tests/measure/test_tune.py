@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic import runtime
-from laconic.artifact import Graph, read
-from laconic.engines.cpu import cpu
-from laconic.errors import Failure, UserError
-from laconic.measure.benchmark import Timing
-from laconic.measure.check import runnable
-from laconic.measure.tune import Cell, Contender, contenders, eligible, fastest, tune
-from laconic.runtime.choose import ranked
-from laconic.runtime.remember import recall
+from tersely import runtime
+from tersely.artifact import Graph, read
+from tersely.engines.cpu import cpu
+from tersely.errors import Failure, UserError
+from tersely.measure.benchmark import Timing
+from tersely.measure.check import runnable
+from tersely.measure.tune import Cell, Contender, contenders, eligible, fastest, tune
+from tersely.runtime.choose import ranked
+from tersely.runtime.remember import recall
 from tiny_artifacts import OWN, PLAIN, SHARED, change_weight, copy, make, make_int8, reseal
 
 QUICK = {"seconds": 0.01, "batch_sizes": (1, 2)}
@@ -26,7 +26,7 @@ QUICK = {"seconds": 0.01, "batch_sizes": (1, 2)}
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("LACONIC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("TERSELY_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
@@ -87,7 +87,7 @@ def test_nothing_to_choose_from_is_a_failure(tmp_path, cache):
         Failure, match=r"There is nothing to choose from. onnx/model.onnx onnxruntime: Its answers"
     ) as seen:
         tune(folder, threads=(1,), **QUICK)
-    assert f"laconic check {folder}" in str(seen.value)
+    assert f"tersely check {folder}" in str(seen.value)
     assert not (cache / "tune.json").exists()
 
 

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-import laconic
-from laconic.carve import carve, shape_for, shape_of
-from laconic.cli import main
-from laconic.engines import load
-from laconic.engines.torch import load_module
-from laconic.families import find
-from laconic.graphs.export import export_onnx
-from laconic.graphs.parity import parity
-from laconic.prune import save_carved
-from laconic.torch_dynamic.write import write_dynamic
+import tersely
 from learnable import rows, single, tsv
 from models import build
 from prunable_batches import batch_for, logits, off
+from tersely.carve import carve, shape_for, shape_of
+from tersely.cli import main
+from tersely.engines import load
+from tersely.engines.torch import load_module
+from tersely.families import find
+from tersely.graphs.export import export_onnx
+from tersely.graphs.parity import parity
+from tersely.prune import save_carved
+from tersely.torch_dynamic.write import write_dynamic
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_timings")]
 
@@ -93,7 +93,7 @@ def test_compress_starts_from_it(carved, text, tmp_path, capsys):
         "--strategy", "ptq", "--algo_list", "mse", "--output_dir", tmp_path / "out", "--json",
     )  # fmt: skip
     assert done["candidates"]
-    assert laconic.runtime.load(tmp_path / "out" / "best").predict("A film of quiet grace.")
+    assert tersely.runtime.load(tmp_path / "out" / "best").predict("A film of quiet grace.")
 
 
 def test_finetune_goes_on_with_it_and_writes_a_carved_folder(carved, text, tmp_path, capsys):
@@ -108,6 +108,6 @@ def test_finetune_goes_on_with_it_and_writes_a_carved_folder(carved, text, tmp_p
 
 def test_int8_layers_in_torch(carved, tmp_path):
     report = write_dynamic(carved, tmp_path / "int8")
-    quantized, full = laconic.load_model(tmp_path / "int8"), load_module(carved)
+    quantized, full = tersely.load_model(tmp_path / "int8"), load_module(carved)
     assert len(report.layers) > 4
     assert off(logits(quantized, batch_for(full)), logits(full, batch_for(full))) < 1.0

@@ -15,18 +15,18 @@ import transformers
 from torch import nn
 from transformers import AutoModelForSequenceClassification
 
-import laconic
-from laconic.carve import Shape, carve, shape_for, shape_of
-from laconic.carve.model import carved_class
-from laconic.engines.torch import load_module
-from laconic.errors import UserError
-from laconic.families import find
-from laconic.folder import open_folder
-from laconic.prune import save_carved
-from laconic.testing import check_family
+import tersely
 from models import FAMILIES as NAMES
 from models import HEADS
 from prunable_batches import batch_for, logits, off
+from tersely.carve import Shape, carve, shape_for, shape_of
+from tersely.carve.model import carved_class
+from tersely.engines.torch import load_module
+from tersely.errors import UserError
+from tersely.families import find
+from tersely.folder import open_folder
+from tersely.prune import save_carved
+from tersely.testing import check_family
 
 
 def carved_from(folder, width="1/2", depth="2/3"):
@@ -46,7 +46,7 @@ def test_load_model_and_auto_class_give_back_the_carved_model(prunable, tmp_path
     folder = save_carved(carved, tmp_path / "carved", source=prunable(name))
     batch = batch_for(carved)
     expected = logits(carved, batch)
-    assert off(logits(laconic.load_model(folder), batch), expected) <= 1e-6
+    assert off(logits(tersely.load_model(folder), batch), expected) <= 1e-6
     auto = AutoModelForSequenceClassification.from_pretrained(folder, trust_remote_code=True)
     assert off(logits(auto, batch), expected) <= 1e-6
     assert (folder / "model.safetensors").stat().st_size < (prunable(name) / "model.safetensors").stat().st_size
@@ -58,7 +58,7 @@ def test_other_heads_come_back(prunable, tmp_path, head):
     folder = save_carved(carved, tmp_path / "carved")
     batch = batch_for(carved)
     auto = getattr(transformers, f"AutoModelFor{head}").from_pretrained(folder, trust_remote_code=True)
-    for loaded in (laconic.load_model(folder), auto):
+    for loaded in (tersely.load_model(folder), auto):
         assert off(logits(loaded, batch), logits(carved, batch)) <= 1e-6
 
 
@@ -66,23 +66,23 @@ def test_layers_of_different_sizes_come_back(prunable, tmp_path):
     model = load_module(prunable())
     carved = carve(model, find(model), Shape((6, 1, 4), (8, 96, 41), (0, 1, 2)))
     folder = save_carved(carved, tmp_path / "carved")
-    assert off(logits(laconic.load_model(folder), batch_for(model)), logits(carved, batch_for(model))) <= 1e-6
+    assert off(logits(tersely.load_model(folder), batch_for(model)), logits(carved, batch_for(model))) <= 1e-6
 
 
 def test_folder_says_its_shape_and_brings_tokenizer_and_task(prunable, tmp_path):
     folder = save_carved(carved_from(prunable()), tmp_path / "carved", source=prunable())
     config = json.loads((folder / "config.json").read_text())
-    assert config["laconic_shape"] == {"version": 1, "heads": [3, 3], "ffn": [48, 48], "layers": [0, 1]}
+    assert config["tersely_shape"] == {"version": 1, "heads": [3, 3], "ffn": [48, 48], "layers": [0, 1]}
     assert config["architectures"] == ["BertForSequenceClassification"]
     assert config["num_hidden_layers"] == 2
     assert open_folder(folder).task == open_folder(prunable()).task
-    assert len((folder / "modeling_laconic.py").read_text().splitlines()) < 10
+    assert len((folder / "modeling_tersely.py").read_text().splitlines()) < 10
 
 
 def test_nothing_of_the_folder_is_executed(prunable, tmp_path):
     folder = save_carved(carved_from(prunable()), tmp_path / "carved", source=prunable())
-    (folder / "modeling_laconic.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nraise SystemExit\n")
-    model = laconic.load_model(folder)
+    (folder / "modeling_tersely.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nraise SystemExit\n")
+    model = tersely.load_model(folder)
     model.save_pretrained(tmp_path / "again")
     assert not (tmp_path / "ran").exists()
 
@@ -94,21 +94,21 @@ def test_carved_model_is_trained_saved_and_carved_again(prunable, tmp_path, open
     if opened == "auto":
         model = AutoModelForSequenceClassification.from_pretrained(folder, trust_remote_code=True)
     else:
-        model = carved if opened == "live" else laconic.load_model(folder)
+        model = carved if opened == "live" else tersely.load_model(folder)
     batch = batch_for(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     model.train()(**batch, labels=torch.tensor([0, 1, 2])).loss.backward()
     optimizer.step()
     model.eval()
-    assert off(logits(model, batch), logits(laconic.load_model(folder), batch)) > 1e-4
+    assert off(logits(model, batch), logits(tersely.load_model(folder), batch)) > 1e-4
     model.save_pretrained(tmp_path / "trained")
-    trained = laconic.load_model(tmp_path / "trained")
+    trained = tersely.load_model(tmp_path / "trained")
     assert off(logits(trained, batch), logits(model, batch)) <= 1e-6
-    if opened != "live":  # a live model's class is transformers' own, which knows nothing of Laconic's code
+    if opened != "live":  # a live model's class is transformers' own, which knows nothing of Tersely's code
         auto = AutoModelForSequenceClassification.from_pretrained(tmp_path / "trained", trust_remote_code=True)
         assert off(logits(auto, batch), logits(model, batch)) <= 1e-6
     smaller = carve(trained, find(trained), shape_for(shape_of(trained, find(trained)), Fraction(1, 3)))
-    twice = laconic.load_model(save_carved(smaller, tmp_path / "smaller"))
+    twice = tersely.load_model(save_carved(smaller, tmp_path / "smaller"))
     assert shape_of(twice, find(twice)).heads == (1, 1)
     assert off(logits(twice, batch), logits(smaller, batch)) <= 1e-6
 
@@ -120,7 +120,7 @@ def test_opening_one_leaves_other_models_of_its_class_as_they_are(prunable, tmp_
     assert type(plain) is transformers.BertForSequenceClassification
     ours = carved_class(transformers.BertForSequenceClassification).from_pretrained(prunable())
     ours.save_pretrained(tmp_path / "plain")
-    assert not (tmp_path / "plain" / "modeling_laconic.py").exists()
+    assert not (tmp_path / "plain" / "modeling_tersely.py").exists()
 
 
 def test_without_trust_transformers_says_that_sizes_do_not_fit(prunable, tmp_path):
@@ -138,7 +138,7 @@ def test_carved_classes_pickle():
 
 
 DAMAGES = {
-    "format version 9; this laconic reads version 1": {"version": 9},
+    "format version 9; this tersely reads version 1": {"version": 9},
     "The shape: 'heads' must be": {"heads": ["x", 3]},
     "The shape has 7 heads in layer 0; the model has 6": {"heads": [7, 7]},
     "the config says that there are 2": {"heads": [3], "ffn": [48], "layers": [0]},
@@ -150,10 +150,10 @@ DAMAGES = {
 def test_damaged_shape_is_refused(prunable, tmp_path, message):
     folder = save_carved(carved_from(prunable()), tmp_path / "carved")
     config = json.loads((folder / "config.json").read_text())
-    config["laconic_shape"] |= DAMAGES[message]
+    config["tersely_shape"] |= DAMAGES[message]
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match=message):
-        laconic.load_model(folder)
+        tersely.load_model(folder)
 
 
 def test_infinite_weights_and_occupied_folders_are_refused(prunable, tmp_path):
@@ -166,14 +166,14 @@ def test_infinite_weights_and_occupied_folders_are_refused(prunable, tmp_path):
         carved.classifier.weight[0, 0] = torch.inf
     with pytest.raises(UserError, match=r"'classifier\.weight' holds infinite values"):
         save_carved(carved, tmp_path / "carved", overwrite=True)
-    assert laconic.load_model(tmp_path / "carved")
+    assert tersely.load_model(tmp_path / "carved")
 
 
 def test_model_that_was_not_carved_is_refused_and_left_alone(prunable, tmp_path):
     model = load_module(prunable())
     with pytest.raises(UserError, match="it was not carved"):
         save_carved(model, tmp_path / "full")
-    assert not hasattr(model.config, "laconic_shape")
+    assert not hasattr(model.config, "tersely_shape")
     assert not (tmp_path / "full").exists()
 
 
@@ -199,19 +199,19 @@ def test_model_of_ones_own_is_carved_saved_and_loaded(prunable, tmp_path):
     folder = save_carved(carved, tmp_path / "carved")
     batch = {"input_ids": torch.arange(5, 15)[None]}
     with torch.no_grad():
-        expected, loaded = carved(**batch), laconic.load_model(folder, model_class=Pointers)(**batch)
+        expected, loaded = carved(**batch), tersely.load_model(folder, model_class=Pointers)(**batch)
     assert max(off(one, two) for one, two in zip(expected, loaded, strict=True)) <= 1e-6
     with pytest.raises(UserError, match="'Pointers', which has no head that is offered"):
-        laconic.load_model(folder)
+        tersely.load_model(folder)
 
 
 FRESH = """
-import json, sys, torch, transformers, laconic
+import json, sys, torch, transformers, tersely
 how, *folders = sys.argv[1:]
 ids = torch.arange(5, 17).view(2, 6)
 for folder in folders:
     if how == "load_model":
-        model = laconic.load_model(folder)
+        model = tersely.load_model(folder)
     else:
         model = transformers.AutoModelForSequenceClassification.from_pretrained(folder, trust_remote_code=True)
     print(json.dumps(model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits.flatten().tolist()))
@@ -225,7 +225,7 @@ def test_fresh_process_gives_the_same_logits(prunable, tmp_path, how):
     models = [carved_from(prunable(name)) for name in NAMES]
     folders = [save_carved(model, tmp_path / name) for model, name in zip(models, NAMES, strict=True)]
     environment = {**os.environ, "HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
-    environment["PYTHONPATH"] = str(Path(laconic.__file__).parents[1])
+    environment["PYTHONPATH"] = str(Path(tersely.__file__).parents[1])
     command = [sys.executable, "-c", FRESH, how, *map(str, folders)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     for model, line in zip(models, done.stdout.splitlines()[-len(models) :], strict=True):

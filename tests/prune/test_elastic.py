@@ -9,14 +9,14 @@ import pytest
 import torch
 from transformers import Trainer, TrainingArguments
 
-from laconic.carve import Shape, shape_for, shape_of
-from laconic.engines.torch import load_module
-from laconic.errors import UserError
-from laconic.families import find
-from laconic.prune import Elastic
 from models import FAMILIES as NAMES
 from models import HEADS
 from prunable_batches import batch_for, logits, off
+from tersely.carve import Shape, shape_for, shape_of
+from tersely.engines.torch import load_module
+from tersely.errors import UserError
+from tersely.families import find
+from tersely.prune import Elastic
 
 WIDTHS = {"wide": ("5/6", "1"), "half": ("1/2", "1"), "narrow": ("1/6", "1"), "short": ("2/3", "2/3")}
 

@@ -11,15 +11,15 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
-from laconic import data, engines
-from laconic.engines.torch import load_module
-from laconic.folder import open_folder
-from laconic.measure.score import answer
-from laconic.prune import PruneSettings, prune_only
-from laconic.runtime import Predictor
-from laconic.tasks import Columns
 from learnable import LENGTH, asked, conll, rows, single, squad, tagged, tiny
 from models import FAMILIES, HEADS
+from tersely import data, engines
+from tersely.engines.torch import load_module
+from tersely.folder import open_folder
+from tersely.measure.score import answer
+from tersely.prune import PruneSettings, prune_only
+from tersely.runtime import Predictor
+from tersely.tasks import Columns
 from widths import examples, learnt, trainer_for, weights
 
 TWO = PruneSettings(width_mult_list="1/2 1/4")

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch.nn import functional
 
-from laconic.carve import locate
-from laconic.carve.places import HEADS, NEURONS
-from laconic.engines.torch import load_module
-from laconic.errors import UserError
-from laconic.families import find
-from laconic.prune import importance, own_predictions
 from models import HEADS as TASKS
 from prunable_batches import batch_for
+from tersely.carve import locate
+from tersely.carve.places import HEADS, NEURONS
+from tersely.engines.torch import load_module
+from tersely.errors import UserError
+from tersely.families import find
+from tersely.prune import importance, own_predictions
 
 LENGTHS = (9, 4, 6, 11, 3)
 

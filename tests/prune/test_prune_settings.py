@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from torch.nn import CrossEntropyLoss
 
-from laconic.carve import Shape
-from laconic.errors import UserError
-from laconic.prune import PruneSettings
-from laconic.prune.settings import parse_shares, target_name
+from tersely.carve import Shape
+from tersely.errors import UserError
+from tersely.prune import PruneSettings
+from tersely.prune.settings import parse_shares, target_name
 
 FULL = Shape((12,) * 4, (1536,) * 4, (0, 1, 2, 3))
 

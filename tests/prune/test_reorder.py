@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from laconic.carve import locate
-from laconic.carve.places import HEADS, NEURONS
-from laconic.engines.torch import load_module
-from laconic.errors import UserError
-from laconic.families import find
-from laconic.prune import Importance, reorder
 from models import FAMILIES as NAMES
 from models import HEADS as TASKS
 from prunable_batches import batch_for, logits, off
+from tersely.carve import locate
+from tersely.carve.places import HEADS, NEURONS
+from tersely.engines.torch import load_module
+from tersely.errors import UserError
+from tersely.families import find
+from tersely.prune import Importance, reorder
 
 # What a family computes in FP32 whatever its weights are (ModernBERT: rotary positions) is rounded in another order.
 ROUNDED = {"modernbert": 1e-5}

@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 import torch
 
-from laconic import engines
-from laconic.engines.torch import load_module
-from laconic.errors import Failure, UserError
-from laconic.folder import open_folder
-from laconic.measure.score import score
-from laconic.prune import PruneSettings, prune_only, train_widths
-from laconic.runtime import Predictor
-from laconic.train.scored_run import DEFAULTS
 from models import build
+from tersely import engines
+from tersely.engines.torch import load_module
+from tersely.errors import Failure, UserError
+from tersely.folder import open_folder
+from tersely.measure.score import score
+from tersely.prune import PruneSettings, prune_only, train_widths
+from tersely.runtime import Predictor
+from tersely.train.scored_run import DEFAULTS
 from widths import TRAINING, examples, flipped, learnt, weights_in
 
 
@@ -80,7 +80,7 @@ def test_each_width_is_a_smaller_model_that_scores_what_is_said(model, done):
         )
         assert scored.metrics == one.score.metrics
         assert (scored.interval, scored.rows) == (one.score.interval, one.score.rows)
-        assert load_module(one.folder).config.laconic_shape["heads"] == list(one.shape.heads)
+        assert load_module(one.folder).config.tersely_shape["heads"] == list(one.shape.heads)
 
 
 def test_widths_of_one_step_are_slices_of_one_network(done):

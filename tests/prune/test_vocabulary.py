@@ -13,11 +13,11 @@ import safetensors.torch
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from laconic.engines.torch import TorchEngine
-from laconic.folder import NOTES, open_folder
-from laconic.prune.vocabulary import PrunedVocabulary, prune_vocabulary
-from laconic.runtime.positions import longest
 from models import FAMILIES, SENTENCES, build
+from tersely.engines.torch import TorchEngine
+from tersely.folder import NOTES, open_folder
+from tersely.prune.vocabulary import PrunedVocabulary, prune_vocabulary
+from tersely.runtime.positions import longest
 
 KEPT = (*SENTENCES[:3], SENTENCES[6])
 LENGTH = 64
@@ -225,7 +225,7 @@ def test_notes_go_along_and_the_model_is_left_alone(tmp_path):
     assert (task.max_seq_length, task.metric, result.positions_after) == (40, "macro_f1", 40)
     notes = json.loads((result.folder / NOTES).read_text())
     assert "score" not in notes
-    assert prune(folder, overwrite=True).tokens_after == result.tokens_after  # the folder is known as Laconic's own
+    assert prune(folder, overwrite=True).tokens_after == result.tokens_after  # the folder is known as Tersely's own
 
 
 def test_weights_in_parts_pickled_and_with_leftovers_are_read(tmp_path):

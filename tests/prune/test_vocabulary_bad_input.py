@@ -11,11 +11,11 @@ import pytest
 import safetensors.torch
 import torch
 
-from laconic.errors import UserError
-from laconic.folder import ModelFolder, open_folder
-from laconic.prune.vocabulary import prune_vocabulary
-from laconic.tasks import Encoder
 from models import SENTENCES, build
+from tersely.errors import UserError
+from tersely.folder import ModelFolder, open_folder
+from tersely.prune.vocabulary import prune_vocabulary
+from tersely.tasks import Encoder
 
 
 @pytest.fixture

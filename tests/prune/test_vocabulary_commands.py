@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from laconic.cli import main
-from laconic.data.read import read
-from laconic.folder import open_folder
-from laconic.prune.vocabulary import prune_vocabulary
-from laconic.tasks import Columns
 from learnable import single, split, tiny, tsv
+from tersely.cli import main
+from tersely.data.read import read
+from tersely.folder import open_folder
+from tersely.prune.vocabulary import prune_vocabulary
+from tersely.tasks import Columns
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from laconic.errors import UserError
-from laconic.prune.tokenizer import named_tokens, pieces_of, rewrite
 from models import SENTENCES
+from tersely.errors import UserError
+from tersely.prune.tokenizer import named_tokens, pieces_of, rewrite
 
 LETTERS = "abc"
 WORDS = ["".join(word) for length in range(1, 6) for word in itertools.product(LETTERS + "z", repeat=length)]

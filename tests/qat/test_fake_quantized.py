@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from fake_quantized import Subject, exported
-from laconic import engines
-from laconic.engines.torch import input_names, load_module
-from laconic.errors import UserError
-from laconic.qat import QatSettings
-from laconic.qat.linear import FakeQuantLinear
-from laconic.train.batches import Collator
 from models import FAMILIES, build
+from tersely import engines
+from tersely.engines.torch import input_names, load_module
+from tersely.errors import UserError
+from tersely.qat import QatSettings
+from tersely.qat.linear import FakeQuantLinear
+from tersely.train.batches import Collator
 
 TOLERANCE = 0.02
 """Of the spread of the logits: floats are added in another order, and single codes flip."""

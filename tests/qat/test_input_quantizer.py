@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from laconic.errors import UserError
-from laconic.qat.input_quantizer import InputQuantizer, Sight
-from laconic.qat.settings import QatSettings
-from laconic.quant_map import Range
-from laconic.quantize.moments import fake_quantize
+from tersely.errors import UserError
+from tersely.qat.input_quantizer import InputQuantizer, Sight
+from tersely.qat.settings import QatSettings
+from tersely.quant_map import Range
+from tersely.quantize.moments import fake_quantize
 
 MOVING = QatSettings(use_pact=False, moving_rate=0.7)
 

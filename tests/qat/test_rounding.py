@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from laconic.qat.rounding import RoundInput, RoundWeight, abs_max_scales, weight_integers
-from laconic.quant_map import Range
-from laconic.quantize.moments import fake_quantize
-from laconic.quantize.saturation import unsafe_pairs
-from laconic.quantize.weights import abs_max_scales as scales_of
-from laconic.quantize.weights import dequantize, quantize_weight, round_weight
+from tersely.qat.rounding import RoundInput, RoundWeight, abs_max_scales, weight_integers
+from tersely.quant_map import Range
+from tersely.quantize.moments import fake_quantize
+from tersely.quantize.saturation import unsafe_pairs
+from tersely.quantize.weights import abs_max_scales as scales_of
+from tersely.quantize.weights import dequantize, quantize_weight, round_weight
 
 
 def codes(low: float, high: float) -> tuple[torch.Tensor, torch.Tensor]:

@@ -12,19 +12,19 @@ import pytest
 import torch
 
 from fake_quantized import Subject, graph_of
-from laconic import engines
-from laconic.engines.torch import load_module
-from laconic.errors import UserError
-from laconic.graphs.write_onnxruntime import write_onnxruntime
-from laconic.graphs.write_qdq import write_qdq
-from laconic.measure.score import score
-from laconic.qat import QatSettings, Trained, train_int8
-from laconic.qat import training as room
-from laconic.qat.int8_trainer import NAME
-from laconic.quant_map import QuantMap
-from laconic.quantize.saturation import unsafe_pairs
-from laconic.runtime import Predictor
 from learnable import rows, single
+from tersely import engines
+from tersely.engines.torch import load_module
+from tersely.errors import UserError
+from tersely.graphs.write_onnxruntime import write_onnxruntime
+from tersely.graphs.write_qdq import write_qdq
+from tersely.measure.score import score
+from tersely.qat import QatSettings, Trained, train_int8
+from tersely.qat import training as room
+from tersely.qat.int8_trainer import NAME
+from tersely.quant_map import QuantMap
+from tersely.quantize.saturation import unsafe_pairs
+from tersely.runtime import Predictor
 from widths import examples, learnt, weights_in
 
 TRAINING: dict[str, Any] = {"learning_rate": 1e-3, "max_steps": 8, "save_steps": 4, "per_device_train_batch_size": 8}

@@ -23,9 +23,9 @@ class Small(NamedTuple):
 @pytest.fixture(scope="session")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Small]:
     """By family. Not to be changed: copy the graph first."""
-    from laconic.engines.torch import load_module
-    from laconic.graphs.export import export_onnx
-    from laconic.graphs.read import unfold
+    from tersely.engines.torch import load_module
+    from tersely.graphs.export import export_onnx
+    from tersely.graphs.read import unfold
 
     made: dict[str, Small] = {}
 

@@ -12,8 +12,8 @@ import onnx
 import onnxruntime
 from onnx import numpy_helper
 
-from laconic.quant_map import QuantLayer
-from laconic.tasks import Feature
+from tersely.quant_map import QuantLayer
+from tersely.tasks import Feature
 
 LARGEST_ID = 130  # of the smallest vocabulary of all families
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import laconic.quantize.adaround as adaround_module
-from laconic.quant_map import Range
-from laconic.quantize.adaround import adaround, better_rounding, reconstruction_error
-from laconic.quantize.moments import fake_quantize
-from laconic.quantize.saturation import unsafe_pairs
-from laconic.quantize.weights import QuantWeight, dequantize, quantize_weight
+import tersely.quantize.adaround as adaround_module
+from tersely.quant_map import Range
+from tersely.quantize.adaround import adaround, better_rounding, reconstruction_error
+from tersely.quantize.moments import fake_quantize
+from tersely.quantize.saturation import unsafe_pairs
+from tersely.quantize.weights import QuantWeight, dequantize, quantize_weight
 
 RANDOM = np.random.default_rng(17)
 INPUTS, OUTPUTS = 96, 300

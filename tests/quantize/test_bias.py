@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laconic.quant_map import Range
-from laconic.quantize.bias import corrected_bias, matched_statistics
-from laconic.quantize.moments import fake_quantize
-from laconic.quantize.weights import QuantWeight, dequantize, quantize_weight
+from tersely.quant_map import Range
+from tersely.quantize.bias import corrected_bias, matched_statistics
+from tersely.quantize.moments import fake_quantize
+from tersely.quantize.weights import QuantWeight, dequantize, quantize_weight
 
 RANDOM = np.random.default_rng(11)
 MIX = RANDOM.normal(size=(32, 96)) / 6

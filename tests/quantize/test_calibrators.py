@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from laconic.errors import UserError
-from laconic.quantize.calibrators import CALIBRATORS, Hist, find, range_of
-from laconic.quantize.calibrators.kl import divergence
-from laconic.quantize.statistics import Statistics
+from tersely.errors import UserError
+from tersely.quantize.calibrators import CALIBRATORS, Hist, find, range_of
+from tersely.quantize.calibrators.kl import divergence
+from tersely.quantize.statistics import Statistics
 
 RANDOM = np.random.default_rng(11)
 NORMAL = RANDOM.normal(size=(600, 16)).astype(np.float32)

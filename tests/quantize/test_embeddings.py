@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from laconic.errors import UserError
-from laconic.quantize.embeddings import quantize_table
+from tersely.errors import UserError
+from tersely.quantize.embeddings import quantize_table
 
 RANDOM = np.random.default_rng(9)
 

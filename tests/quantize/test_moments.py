@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import Counter, make_features, tokens_of, torch_inputs
 
-from laconic.quant_map import Range
-from laconic.quantize import moments as streaming
-from laconic.quantize.moments import Feed, fake_quantize, stream_moments
-from laconic.quantize.targets import find_targets
+from tersely.quant_map import Range
+from tersely.quantize import moments as streaming
+from tersely.quantize.moments import Feed, fake_quantize, stream_moments
+from tersely.quantize.targets import find_targets
 
 LEARN, JUDGE = make_features(40, seed=1), make_features(20, seed=2)
 

@@ -11,10 +11,10 @@ import pytest
 from onnx import numpy_helper
 from reference import changed, make_features, tokens_of, torch_inputs, value_of
 
-from laconic.graphs.layers import find_layers
-from laconic.quantize import observe as observing
-from laconic.quantize.observe import observe, real_tokens, watch
-from laconic.quantize.statistics import Statistics
+from tersely.graphs.layers import find_layers
+from tersely.quantize import observe as observing
+from tersely.quantize.observe import observe, real_tokens, watch
+from tersely.quantize.statistics import Statistics
 
 FEATURES = make_features(40)
 MASK = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]], bool)

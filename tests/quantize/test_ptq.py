@@ -13,14 +13,14 @@ import onnx
 import pytest
 from reference import Counter, changed, logits, make_features, quantized_output, tokens_of, torch_inputs, torch_logits
 
-from laconic.graphs.write_onnxruntime import write_onnxruntime
-from laconic.quant_map import QuantMap, Range
-from laconic.quantize.calibrators import CALIBRATORS
-from laconic.quantize.ptq import PtqSettings, ptq
-from laconic.quantize.samples import Samples
-from laconic.quantize.smooth import choose_smoothing, has_outliers
-from laconic.quantize.targets import find_targets
-from laconic.quantize.weights import quantize_weight
+from tersely.graphs.write_onnxruntime import write_onnxruntime
+from tersely.quant_map import QuantMap, Range
+from tersely.quantize.calibrators import CALIBRATORS
+from tersely.quantize.ptq import PtqSettings, ptq
+from tersely.quantize.samples import Samples
+from tersely.quantize.smooth import choose_smoothing, has_outliers
+from tersely.quantize.targets import find_targets
+from tersely.quantize.weights import quantize_weight
 
 FEATURES, JUDGE, OTHER = make_features(40, seed=7), make_features(20, seed=8), make_features(30, seed=9)
 SAMPLES = Samples(FEATURES, JUDGE, {"n": 40}, 0)
@@ -296,10 +296,10 @@ MEMORY = """
 import json, sys
 import numpy as np, onnx
 from reference import make_features
-from laconic.quantize.ptq import PtqSettings, ptq
-from laconic.quantize.samples import Samples
-from laconic.quantize.targets import find_targets
-from laconic.quantize.weights import quantize_weight
+from tersely.quantize.ptq import PtqSettings, ptq
+from tersely.quantize.samples import Samples
+from tersely.quantize.targets import find_targets
+from tersely.quantize.weights import quantize_weight
 
 proto, count = onnx.load(sys.argv[1]), int(sys.argv[2])
 features = make_features(count, shortest=64, longest=64)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from reference import Counter, changed, make_features, tokens_of, torch_inputs
 
-from laconic.quant_map import Range
-from laconic.quantize.calibrators import CALIBRATORS, find, range_of
-from laconic.quantize.ranges import settle_ranges
-from laconic.quantize.samples import Samples
-from laconic.quantize.statistics import Statistics
-from laconic.quantize.targets import find_targets
+from tersely.quant_map import Range
+from tersely.quantize.calibrators import CALIBRATORS, find, range_of
+from tersely.quantize.ranges import settle_ranges
+from tersely.quantize.samples import Samples
+from tersely.quantize.statistics import Statistics
+from tersely.quantize.targets import find_targets
 
 FEATURES = make_features(32, seed=3)
 SETS = {"4_1": 4, "4_2": 8, "4_None": 32}

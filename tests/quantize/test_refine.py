@@ -10,12 +10,12 @@ import onnx
 import pytest
 from reference import Counter, make_features, quantized_output, tokens_of, torch_inputs
 
-from laconic.quant_map import QuantMap
-from laconic.quantize.ptq import PtqSettings, ptq
-from laconic.quantize.refine import refine
-from laconic.quantize.samples import Samples
-from laconic.quantize.saturation import unsafe_pairs
-from laconic.quantize.targets import find_targets
+from tersely.quant_map import QuantMap
+from tersely.quantize.ptq import PtqSettings, ptq
+from tersely.quantize.refine import refine
+from tersely.quantize.samples import Samples
+from tersely.quantize.saturation import unsafe_pairs
+from tersely.quantize.targets import find_targets
 
 LEARN, JUDGE, OTHER = make_features(48, seed=4), make_features(48, seed=5), make_features(60, seed=6)
 SAMPLES = Samples(LEARN, JUDGE, {"n": 48}, 0)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from reference import Counter, make_features, tokens_of, torch_inputs
 
-from laconic.quantize import scout as scouting
-from laconic.quantize.scout import TOKENS, scout
-from laconic.quantize.targets import find_targets
+from tersely.quantize import scout as scouting
+from tersely.quantize.scout import TOKENS, scout
+from tersely.quantize.targets import find_targets
 
 FEATURES = make_features(60)
 FIRST = "layer_norm"

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from reference import Counter, changed, logits, make_features
 
-from laconic.graphs.write_onnxruntime import write_onnxruntime
-from laconic.quantize.ptq import PtqSettings, ptq
-from laconic.quantize.samples import Samples
-from laconic.quantize.sensitivity import sensitivity, too_harmful
-from laconic.quantize.targets import find_targets
+from tersely.graphs.write_onnxruntime import write_onnxruntime
+from tersely.quantize.ptq import PtqSettings, ptq
+from tersely.quantize.samples import Samples
+from tersely.quantize.sensitivity import sensitivity, too_harmful
+from tersely.quantize.targets import find_targets
 
 CALIBRATION, JUDGE = make_features(24, seed=20), make_features(16, seed=21)
 SPOILED = "bert.encoder.layer.0.intermediate.dense.weight"
@@ -54,7 +54,7 @@ def test_spoiled_layer_is_the_most_harmful(small: Any) -> None:
 
 
 def test_tables_and_products_stay_float_meanwhile(small: Any) -> None:
-    from laconic.quantize.embeddings import quantize_tables
+    from tersely.quantize.embeddings import quantize_tables
 
     proto = small().proto
     quant_map = made(proto)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from laconic.quantize.histogram import NARROWEST, SIDE, Distribution
-from laconic.quantize.statistics import Histogram, Statistics
+from tersely.quantize.histogram import NARROWEST, SIDE, Distribution
+from tersely.quantize.statistics import Histogram, Statistics
 
 # Of both signs, over forty orders of magnitude, with zeros: what makes the histogram grow far and at any time.
 NUMBERS = st.one_of(

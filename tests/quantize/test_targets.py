@@ -10,14 +10,14 @@ import pytest
 from onnx import numpy_helper, parser
 from reference import changed
 
-from laconic.errors import UserError
-from laconic.graphs.layers import find_layers, find_products
-from laconic.quant_map import REASONS
-from laconic.quantize.dynamic import dynamic
-from laconic.quantize.embeddings import quantize_tables
-from laconic.quantize.skip import fits, skipped
-from laconic.quantize.targets import FEWEST_OUTPUTS, find_targets
-from laconic.quantize.weights import dequantize, quantize_weight
+from tersely.errors import UserError
+from tersely.graphs.layers import find_layers, find_products
+from tersely.quant_map import REASONS
+from tersely.quantize.dynamic import dynamic
+from tersely.quantize.embeddings import quantize_tables
+from tersely.quantize.skip import fits, skipped
+from tersely.quantize.targets import FEWEST_OUTPUTS, find_targets
+from tersely.quantize.weights import dequantize, quantize_weight
 
 QUERY = "bert.encoder.layer.0.attention.self.query.weight"
 WORDS = "bert.embeddings.word_embeddings.weight"

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.errors import UserError
-from laconic.quantize.saturation import unsafe_pairs
-from laconic.quantize.weights import QuantWeight, dequantize, quantize_weight
+from tersely.errors import UserError
+from tersely.quantize.saturation import unsafe_pairs
+from tersely.quantize.weights import QuantWeight, dequantize, quantize_weight
 
 RANDOM = np.random.default_rng(5)
 KINDS = ["channel_wise_abs_max", "abs_max"]

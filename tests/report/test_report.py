@@ -1,4 +1,4 @@
-"""`laconic report`: pages of real runs of each kind, of old ones, and of rows that would like to be markup."""
+"""`tersely report`: pages of real runs of each kind, of old ones, and of rows that would like to be markup."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-import laconic
+import tersely
 from compressible import Place, write_place
-from laconic.errors import UserError
-from laconic.report import draw_reports, read_run, write_report
 from report_page import check_reports, parse
+from tersely.errors import UserError
+from tersely.report import draw_reports, read_run, write_report
 
 pytestmark = pytest.mark.usefixtures("short_timings")
 
@@ -42,7 +42,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 def compressed(here: Place, output: Path, **options: Any) -> Path:
     options = {**QUICK, **options}
-    result = laconic.compress(input_infer_model_path=str(here.graph), output_dir=output, **options)
+    result = tersely.compress(input_infer_model_path=str(here.graph), output_dir=output, **options)
     return result.output_dir
 
 
@@ -78,11 +78,11 @@ def test_rows_told_are_those_whose_answers_differ(head: str, runs: Callable[...,
     folder = runs(head)
     changes = content_of(folder)["changes"]
     model = folder.parent / "model"
-    rows = laconic.data.read(next(model.glob("dev.*")))
-    predictor = laconic.runtime.load(folder / "best", engine="onnxruntime")
+    rows = tersely.data.read(next(model.glob("dev.*")))
+    predictor = tersely.runtime.load(folder / "best", engine="onnxruntime")
     task = predictor.task
-    examples = task.read(rows, laconic.tasks.Columns(), labelled=True)
-    fp32 = laconic.runtime.Predictor(task, predictor.encoder, laconic.engines.load("onnxruntime", model / "model.onnx"))
+    examples = task.read(rows, tersely.tasks.Columns(), labelled=True)
+    fp32 = tersely.runtime.Predictor(task, predictor.encoder, tersely.engines.load("onnxruntime", model / "model.onnx"))
     plain, ours = (answers(one, examples) for one in (fp32, predictor))
     differing = [i for i, (one, other) in enumerate(zip(plain, ours, strict=True)) if one != other]
     assert changes["changed"] == len(differing) > 0
@@ -119,8 +119,8 @@ def test_confusion_is_that_of_scikit_learn(runs: Callable[..., Path]) -> None:
 
     folder = runs("SequenceClassification")
     content = content_of(folder)
-    rows = laconic.data.read(next((folder.parent / "model").glob("dev.*")))
-    model = laconic.runtime.load(folder / "best", engine="onnxruntime")
+    rows = tersely.data.read(next((folder.parent / "model").glob("dev.*")))
+    model = tersely.runtime.load(folder / "best", engine="onnxruntime")
     golds = [row["label"] for row in rows]
     said = [one.label for one in model.predict([row["text"] for row in rows])]
     labels = content["confusion"]["labels"]
@@ -133,7 +133,7 @@ def test_run_without_labels_is_not_scored(runs: Callable[..., Path], tmp_path: P
     model = runs("SequenceClassification").parent / "model"
     texts = tmp_path / "texts.tsv"
     texts.write_text("text\n" + "\n".join(line.split("\t")[0] for line in (model / "dev.tsv").read_text().splitlines()))
-    laconic.compress(
+    tersely.compress(
         input_infer_model_path=str(model / "model.onnx"), train_file=texts, output_dir=tmp_path / "out", **QUICK
     )
     page = check_reports(tmp_path / "out")
@@ -149,7 +149,7 @@ def test_run_without_labels_is_not_scored(runs: Callable[..., Path], tmp_path: P
 def content(request: pytest.FixtureRequest) -> dict[str, Any]:
     """A result written by hand: nothing of it is compressed."""
     return {
-        "laconic_version": "0.1", "model": "mine", "task": "sequence_classification", "metric": "accuracy",
+        "tersely_version": "0.1", "model": "mine", "task": "sequence_classification", "metric": "accuracy",
         "best": "mse128", "rule": "There is one.", "cpu": {"class": "vnni", "name": "CPU", "threads_of_timings": 1},
         "rows": {"scoring": 9, "chosen_on": "eval rows, which also chose"},
         "fp32": {"score": 0.8, "interval": [0.7, 0.9], "size": 4_000_000, "engine_by_batch": {"1": "onnxruntime"}},
@@ -171,7 +171,7 @@ def written(folder: Path, content: dict[str, Any]) -> Path:
 def test_result_of_an_older_version_gives_a_page_without_what_it_lacks(content: dict[str, Any], tmp_path: Path) -> None:
     page = check_reports(written(tmp_path, content))
     assert [one.text for one in page.all("h2")] == ["Score against speed", "Candidates", "To run it again"]
-    least = {"laconic_version": "0", "best": "a", "candidates": [{"name": "a"}]}
+    least = {"tersely_version": "0", "best": "a", "candidates": [{"name": "a"}]}
     page = parse(draw_reports(least)["report.html"])
     assert [one.text for one in page.all("h2")] == ["Candidates", "To run it again"]
 
@@ -208,7 +208,7 @@ def test_text_of_a_row_cannot_become_markup(content: dict[str, Any], tmp_path: P
     content |= {"confusion": {"labels": [HOSTILE, "b"], "fp32": [[1, 2], [3, 4]], "best": [[1, 2], [4, 3]]}}
     content |= {"layers": [{"name": HOSTILE, "precision": "float", "reason": "small"}], "sensitivity": {HOSTILE: 0.1}}
     content |= {"reasons": {"small": HOSTILE}, "notes": [HOSTILE], "model": HOSTILE, "rule": HOSTILE}
-    content |= {"settings": {"command": f"laconic compress --eval_file {HOSTILE}", "options": {"seed": HOSTILE}}}
+    content |= {"settings": {"command": f"tersely compress --eval_file {HOSTILE}", "options": {"seed": HOSTILE}}}
     for one in content["candidates"]:
         one["name"] += HOSTILE
     content["best"] += HOSTILE
@@ -222,7 +222,7 @@ def test_text_of_a_row_cannot_become_markup(content: dict[str, Any], tmp_path: P
     told = [one.text for one in page.all("bdi")]
     assert f"{HOSTILE} ⏎ {HOSTILE}" in told
     assert HOSTILE in told
-    outside = re.sub(r"`{3,}.*?`{3,}", "", markdown, flags=re.DOTALL).replace("<!-- laconic report -->", "")
+    outside = re.sub(r"`{3,}.*?`{3,}", "", markdown, flags=re.DOTALL).replace("<!-- tersely report -->", "")
     assert "<" not in outside
     assert "\u202e" not in outside
     assert "](" not in outside.replace("\\](", "")
@@ -259,8 +259,8 @@ def test_drawn_again_is_what_the_run_drew(runs: Callable[..., Path], tmp_path: P
         ("{", "not JSON"),
         ("[]", "must be an object"),
         ('{"best": 1}', "lacks the entry"),
-        ('{"laconic_version": "0", "best": "a", "candidates": 5}', "'candidates' must be a list"),
-        ('{"laconic_version": "0", "best": "a", "candidates": []}', "not among the result's candidates"),
+        ('{"tersely_version": "0", "best": "a", "candidates": 5}', "'candidates' must be a list"),
+        ('{"tersely_version": "0", "best": "a", "candidates": []}', "not among the result's candidates"),
     ],
 )  # fmt: skip
 def test_what_is_no_finished_run_is_refused_in_a_line(text: str | None, said: str, tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_what_is_no_finished_run_is_refused_in_a_line(text: str | None, said: st
 
 def test_file_of_someone_else_is_not_replaced(content: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "report.md").write_text("my own notes")
-    with pytest.raises(UserError, match="not written by laconic"):
+    with pytest.raises(UserError, match="not written by tersely"):
         written(tmp_path, content)
     assert (tmp_path / "report.md").read_text() == "my own notes"
     assert not (tmp_path / "report.html").exists()
@@ -282,7 +282,7 @@ def test_file_of_someone_else_is_not_replaced(content: dict[str, Any], tmp_path:
 
 def test_report_needs_neither_torch_nor_an_engine(content: dict[str, Any], tmp_path: Path) -> None:
     written(tmp_path, content)
-    code = "import sys; from laconic.cli import main; main(['report', sys.argv[1]]); "
+    code = "import sys; from tersely.cli import main; main(['report', sys.argv[1]]); "
     code += "assert not {'torch', 'transformers', 'onnx', 'onnxruntime', 'openvino'} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

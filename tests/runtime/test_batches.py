@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laconic.runtime.batches import cut, pad, run
-from laconic.tasks import Feature
+from tersely.runtime.batches import cut, pad, run
+from tersely.tasks import Feature
 
 LENGTHS = st.lists(st.integers(1, 60), max_size=50)
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from laconic import engines, runtime
-from laconic.artifact import Graph, read
-from laconic.engines.cpu import CLASSES, cpu
-from laconic.engines.saturation import effective_class
-from laconic.errors import Failure, UserError
-from laconic.runtime import ClassWarning, choose
-from laconic.runtime.choose import RANK, pairs, ranked, remembered_first
-from laconic.runtime.remember import FILE, Remembered, cache_folder, prepare, recall, remember
+from tersely import engines, runtime
+from tersely.artifact import Graph, read
+from tersely.engines.cpu import CLASSES, cpu
+from tersely.engines.saturation import effective_class
+from tersely.errors import Failure, UserError
+from tersely.runtime import ClassWarning, choose
+from tersely.runtime.choose import RANK, pairs, ranked, remembered_first
+from tersely.runtime.remember import FILE, Remembered, cache_folder, prepare, recall, remember
 from tiny_artifacts import OWN, PLAIN, SHARED, make, make_int8, reseal
 
 HERE = cpu()
@@ -30,7 +30,7 @@ ELSEWHERE = tuple(name for name in CLASSES if name != HERE.cpu_class)
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setenv("LACONIC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("TERSELY_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
@@ -152,7 +152,7 @@ def test_artifact_for_other_classes_is_loaded_with_one_warning(artifact):
     said = str(warning.message)
     assert said.startswith(f"{artifact}: The artifact was made for the CPU classes {', '.join(ELSEWHERE)}; ")
     assert f"this machine is {HERE.cpu_class}." in said
-    assert f"laconic check {artifact}." in said
+    assert f"tersely check {artifact}." in said
     assert "--cpu_classes all" in said
     assert caught(read(artifact))[1] == []
     assert caught(read(artifact), "openvino")[1] == []
@@ -161,7 +161,7 @@ def test_artifact_for_other_classes_is_loaded_with_one_warning(artifact):
 def test_warning_says_that_sums_saturate_where_they_do(artifact):
     reseal(artifact, graphs=(replace(OURS, cpu_classes=("none of these",)),))
     _, (warning,) = caught(read(artifact), "onnxruntime")
-    from laconic.engines.saturation import saturates
+    from tersely.engines.saturation import saturates
 
     assert ("where INT8 sums saturate" in str(warning.message)) == saturates("onnxruntime")
 
@@ -266,7 +266,7 @@ def test_cache_that_cannot_be_written_is_said(artifact, cache):
     for work in (prepare, lambda: remember(artifact, {1: SLOWEST})):
         with pytest.raises(Failure, match="The cache cannot be written") as seen:
             work()
-        assert "$LACONIC_CACHE" in str(seen.value)
+        assert "$TERSELY_CACHE" in str(seen.value)
     assert recall(artifact, 1) is None
 
 
@@ -279,12 +279,12 @@ def test_file_that_cannot_be_replaced_is_said(artifact, cache):
 
 def test_cache_is_where_the_system_keeps_caches():
     home = Path.home()
-    assert cache_folder({"LACONIC_CACHE": "/a", "XDG_CACHE_HOME": "/b"}, "Linux") == Path("/a")
-    assert cache_folder({"XDG_CACHE_HOME": "/b"}, "Linux") == Path("/b/laconic")
-    assert cache_folder({"XDG_CACHE_HOME": ""}, "Linux") == home / ".cache" / "laconic"
-    assert cache_folder({}, "Darwin") == home / "Library" / "Caches" / "laconic"
-    assert cache_folder({"LOCALAPPDATA": "/l"}, "Windows") == Path("/l/laconic/Cache")
-    assert cache_folder({}, "Windows") == home / "AppData" / "Local" / "laconic" / "Cache"
+    assert cache_folder({"TERSELY_CACHE": "/a", "XDG_CACHE_HOME": "/b"}, "Linux") == Path("/a")
+    assert cache_folder({"XDG_CACHE_HOME": "/b"}, "Linux") == Path("/b/tersely")
+    assert cache_folder({"XDG_CACHE_HOME": ""}, "Linux") == home / ".cache" / "tersely"
+    assert cache_folder({}, "Darwin") == home / "Library" / "Caches" / "tersely"
+    assert cache_folder({"LOCALAPPDATA": "/l"}, "Windows") == Path("/l/tersely/Cache")
+    assert cache_folder({}, "Windows") == home / "AppData" / "Local" / "tersely" / "Cache"
 
 
 def test_loaded_is_what_was_chosen(tmp_path):

@@ -9,9 +9,9 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic import engines, runtime
-from laconic.errors import UserError
 from models import HEADS, SENTENCES
+from tersely import engines, runtime
+from tersely.errors import UserError
 
 pytestmark = pytest.mark.slow  # of the exports that the fixtures make
 

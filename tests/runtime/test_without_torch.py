@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from blocked import ABSENT, BLOCKED
-from laconic import runtime
 from models import HEADS, SENTENCES
+from tersely import runtime
 
 LIGHT = (
     "artifact", "card", "cli.export", "folder", "layouts", "measure.benchmark", "measure.footprint",
@@ -29,7 +29,7 @@ def in_blocked_process(code, *arguments):
 
 
 def test_modules_import_without_them():
-    in_blocked_process("import " + ", ".join(f"laconic.{module}" for module in LIGHT))
+    in_blocked_process("import " + ", ".join(f"tersely.{module}" for module in LIGHT))
 
 
 def test_the_process_really_is_without_them():
@@ -47,7 +47,7 @@ for name in {sorted(ABSENT)}:
 def test_all_tasks_answer_without_them(artifact_folder):
     code = """
 import json
-from laconic import runtime
+from tersely import runtime
 inputs = json.loads(sys.argv[1])
 answers = {}
 for head, folder in zip(inputs, sys.argv[2:]):
@@ -68,10 +68,10 @@ print(json.dumps(answers))
 @pytest.mark.slow
 def test_opener_scores_an_artifact_without_them(artifact_folder):
     code = """
-from laconic.measure.score import score
-from laconic.options import TaskOptions
-from laconic.systems import opener
-from laconic.tasks.sequence_classification import TextExample
+from tersely.measure.score import score
+from tersely.options import TaskOptions
+from tersely.systems import opener
+from tersely.tasks.sequence_classification import TextExample
 with opener(TaskOptions(max_seq_length=20, metric="macro_f1")) as open_system:
     predictor = open_system(sys.argv[1]).predictor
 print(score(predictor, [TextExample("the fox", None, i % 3) for i in range(6)]).metric)
@@ -81,8 +81,8 @@ print(score(predictor, [TextExample("the fox", None, i % 3) for i in range(6)]).
 
 def test_model_folder_says_what_to_install(model_folder):
     code = """
-from laconic.errors import UserError
-from laconic.folder import open_folder
+from tersely.errors import UserError
+from tersely.folder import open_folder
 try:
     open_folder(sys.argv[1])
 except UserError as error:
@@ -90,4 +90,4 @@ except UserError as error:
 """
     said = in_blocked_process(code, model_folder())
     assert "'transformers' is not installed" in said
-    assert "pip install 'laconic[compress]'" in said
+    assert "pip install 'tersely[compress]'" in said

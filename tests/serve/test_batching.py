@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from laconic import runtime
-from laconic.serve.batching import Batcher
-from laconic.serve.limits import Limits, Refusal
 from models import SENTENCES
+from tersely import runtime
+from tersely.serve.batching import Batcher
+from tersely.serve.limits import Limits, Refusal
 
 
 class Gate:
@@ -154,7 +154,7 @@ def test_a_request_that_cannot_be_tokenized_does_not_take_others_with_it(make):
 
 
 def test_a_request_with_many_rows_lets_others_in_between(make, monkeypatch):
-    monkeypatch.setattr("laconic.serve.batching.YOUNGER", 10.0)  # however slow this machine is
+    monkeypatch.setattr("tersely.serve.batching.YOUNGER", 10.0)  # however slow this machine is
     predictor, gate, batcher = make(max_queue=256, max_texts=256)
 
     async def story():

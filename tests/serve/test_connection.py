@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from laconic.serve.connection import OneWrite
+from tersely.serve.connection import OneWrite
 
 BODY = json.dumps({"data": {"text": "a quick fox"}}).encode()
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from laconic import engines
-from laconic.serve import engine_trial
-from laconic.serve.engine_trial import candidates, choose_each, fastest_engines, timed
-from laconic.serve.run import open_models
-from laconic.serve.settings import Settings
+from tersely import engines
+from tersely.serve import engine_trial
+from tersely.serve.engine_trial import candidates, choose_each, fastest_engines, timed
+from tersely.serve.run import open_models
+from tersely.serve.settings import Settings
 from tiny_artifacts import OWN, change_weight, make_int8
 
 needs_both = pytest.mark.skipif("openvino" not in engines.installed(), reason="one engine is no choice")

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from laconic.errors import UserError
-from laconic.serve.limits import DEEPEST, Limits, Refusal, read_json
 from serving import in_thread
+from tersely.errors import UserError
+from tersely.serve.limits import DEEPEST, Limits, Refusal, read_json
 
 
 def test_a_body_that_says_it_is_huge_is_refused_unread(server):
@@ -86,8 +86,8 @@ def test_depth_is_counted_exactly():
 @pytest.mark.parametrize(
     "path",
     [
-        "/models/../../etc/passwd", "/models/%2e%2e%2f%2e%2e%2fetc%2fpasswd", "/models/..", "/../laconic.json",
-        "/models/text/../../laconic.json", "/models//text", "/models/text/", "/page/index.html", "/index.html",
+        "/models/../../etc/passwd", "/models/%2e%2e%2f%2e%2e%2fetc%2fpasswd", "/models/..", "/../tersely.json",
+        "/models/text/../../tersely.json", "/models//text", "/models/text/", "/page/index.html", "/index.html",
         "/v2/models/..%2f..%2ftext", "/v2/models/text/versions/2", "/models/text%00", "/%2e%2e/pyproject.toml",
         "/models/te%CC%81xt", "//etc/passwd",
     ],

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from laconic.serve.limits import Limits
 from serving import in_process, in_thread
+from tersely.serve.limits import Limits
 
 ASKED = {"data": {"text": "a quick fox"}}
 
@@ -80,13 +80,13 @@ def test_metrics_count_what_happened(folders):
         server.ask("/models/text", b"nonsense")
         server.ask("/models/nope", ASKED)
         found = numbers(server)
-    assert found['laconic_requests_total{model="text",status="200"}'] == 4
-    assert found['laconic_requests_total{model="text",status="422"}'] == 1
-    assert found['laconic_errors_total{model="text"}'] == 1
-    assert found['laconic_errors_total{model="tags"}'] == 0
-    assert found['laconic_batch_rows_sum{model="text"}'] == 5
-    assert found['laconic_request_seconds_count{model="text"}'] == 5
-    assert found['laconic_queue_texts{model="text"}'] == 0
+    assert found['tersely_requests_total{model="text",status="200"}'] == 4
+    assert found['tersely_requests_total{model="text",status="422"}'] == 1
+    assert found['tersely_errors_total{model="text"}'] == 1
+    assert found['tersely_errors_total{model="tags"}'] == 0
+    assert found['tersely_batch_rows_sum{model="text"}'] == 5
+    assert found['tersely_request_seconds_count{model="text"}'] == 5
+    assert found['tersely_queue_texts{model="text"}'] == 0
     assert not any("nope" in name for name in found)
 
 
@@ -99,9 +99,9 @@ def test_overload_is_refused_at_once_and_passes(folders):
         assert {one.status for one in said} == {200, 503}
         assert all(one.headers["retry-after"] == "1" for one in refused)
         # The server's own time: how long this machine takes to let clients run is another matter.
-        assert max(float(one.headers["x-laconic-milliseconds"]) for one in refused) < 50
+        assert max(float(one.headers["x-tersely-milliseconds"]) for one in refused) < 50
         assert server.ask("/models/text", ASKED).status == 200
-        assert numbers(server)['laconic_requests_total{model="text",status="503"}'] == len(refused)
+        assert numbers(server)['tersely_requests_total{model="text",status="503"}'] == len(refused)
 
 
 def test_draining_answers_what_was_taken(folders):
@@ -149,8 +149,8 @@ def test_sigterm_ends_the_command_in_order(folders):
 
 EARLY = """
 import os, signal, sys
-from laconic.serve.run import bind, last_signals, open_models, serve
-from laconic.serve.settings import Settings
+from tersely.serve.run import bind, last_signals, open_models, serve
+from tersely.serve.settings import Settings
 
 settings = Settings({"text": sys.argv[1]}, "127.0.0.1", 0, "onnxruntime", 1, 1, 1)
 models = open_models(settings)
@@ -174,7 +174,7 @@ def test_workers_share_the_port_and_one_that_dies_is_replaced(folders):
         with ThreadPoolExecutor(8) as clients:
             said = list(clients.map(lambda _: server.ask("/models/text", ASKED).status, range(40)))
         assert set(said) == {200}
-        assert numbers(server)['laconic_requests_total{model="text",status="200"}'] == 40
+        assert numbers(server)['tersely_requests_total{model="text",status="200"}'] == 40
         os.kill(before[0], signal.SIGKILL)
         for _ in range(20):
             assert server.ask("/models/text", ASKED).status == 200  # by the other one
@@ -183,7 +183,7 @@ def test_workers_share_the_port_and_one_that_dies_is_replaced(folders):
             time.sleep(0.1)
         assert len(set(workers(server.pid)) - set(before)) == 1
         assert (
-            numbers(server)['laconic_requests_total{model="text",status="200"}'] == 60
+            numbers(server)['tersely_requests_total{model="text",status="200"}'] == 60
         )  # nothing counted is forgotten
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from browsing import Tab, marks
-from laconic import runtime
 from serving import in_thread
+from tersely import runtime
 from tiny_artifacts import make
 
 pytestmark = pytest.mark.long

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from browsing import Held, Tab, marks
-from laconic.serve.limits import Limits
-from laconic.tasks import to_json
 from serving import in_thread
+from tersely.serve.limits import Limits
+from tersely.tasks import to_json
 from tiny_artifacts import TASKS, make, reseal
 
 pytestmark = pytest.mark.long
@@ -84,7 +84,7 @@ def test_script_in_a_text_is_text(tab, model, field):
     if model != "text-fp32":
         assert marks(article)[1] == HOSTILE
     page.wait_for_timeout(200)
-    assert page.title() == "Laconic"
+    assert page.title() == "Tersely"
     assert page.locator("main img, main script, main b").count() == 0
 
 
@@ -96,7 +96,7 @@ def test_script_in_a_label_is_text(browser, tmp_path):
         tab.open("text")
         article = tab.ask(text="the fox").first
         assert set(article.locator(".bar .name").all_text_contents()) == set(labels)
-        assert (tab.page.title(), tab.page.locator("main img, main script, main b").count()) == ("Laconic", 0)
+        assert (tab.page.title(), tab.page.locator("main img, main script, main b").count()) == ("Tersely", 0)
         tab.context.close()
 
 

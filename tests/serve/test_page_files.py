@@ -13,19 +13,19 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from laconic.artifact import read
-from laconic.runtime import load
-from laconic.runtime.batches import pad
-from laconic.serve.app import App
-from laconic.serve.examples import examples_for, languages, takes_pairs
-from laconic.serve.limits import Limits
-from laconic.serve.models import open_model
-from laconic.tasks import Encoder
 from models import build_tokenizer
+from tersely.artifact import read
+from tersely.runtime import load
+from tersely.runtime.batches import pad
+from tersely.serve.app import App
+from tersely.serve.examples import examples_for, languages, takes_pairs
+from tersely.serve.limits import Limits
+from tersely.serve.models import open_model
+from tersely.tasks import Encoder
 from tiny_artifacts import TASKS, make, rewrite_probe
 
 ROOT = Path(__file__).parents[2]
-FILES = sorted((ROOT / "src/laconic/serve/page").iterdir())
+FILES = sorted((ROOT / "src/tersely/serve/page").iterdir())
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
@@ -61,8 +61,8 @@ def test_all_that_the_page_names_is_there():
         text = file.read_text(encoding="utf-8")
         assert set(re.findall(r'from "\./([^"]+)"', text)) <= names
         assert set(re.findall(r'(?:href|src)="([\w.]+\.(?:css|js|svg))"', text)) <= names
-    ids = re.findall(r'\bid="([^"]+)"', (ROOT / "src/laconic/serve/page/index.html").read_text(encoding="utf-8"))
-    assert set(re.findall(r'\bat\("([^"]+)"\)', (ROOT / "src/laconic/serve/page/page.js").read_text())) <= set(ids)
+    ids = re.findall(r'\bid="([^"]+)"', (ROOT / "src/tersely/serve/page/index.html").read_text(encoding="utf-8"))
+    assert set(re.findall(r'\bat\("([^"]+)"\)', (ROOT / "src/tersely/serve/page/page.js").read_text())) <= set(ids)
 
 
 @pytest.mark.parametrize("kind", TASKS)
@@ -121,4 +121,4 @@ def test_the_page_is_in_the_wheel(tmp_path):
     subprocess.run([sys.executable, "-c", build], cwd=tmp_path, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     packed = set(zipfile.ZipFile(wheel).namelist())
-    assert {f"laconic/serve/page/{file.name}" for file in FILES} <= packed
+    assert {f"tersely/serve/page/{file.name}" for file in FILES} <= packed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from laconic import runtime
 from models import SENTENCES
+from tersely import runtime
 
 TEXTS = [*SENTENCES, "", "x", "fox " * 60]
 CONTEXT = " ".join(SENTENCES * 3)
@@ -175,4 +175,4 @@ def test_bodies_that_are_no_request_are_refused(server, body):
 
 def test_milliseconds_are_told(server):
     said = server.ask("/models/text", {"data": {"text": "a"}})
-    assert 0 < float(said.headers["x-laconic-milliseconds"]) < 10_000
+    assert 0 < float(said.headers["x-tersely-milliseconds"]) < 10_000

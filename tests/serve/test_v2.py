@@ -9,8 +9,8 @@ import pytest
 from tritonclient import http as triton
 from tritonclient.utils import InferenceServerException
 
-from laconic import runtime
 from models import SENTENCES
+from tersely import runtime
 
 TEXTS = [*SENTENCES, ""]
 

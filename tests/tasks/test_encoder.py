@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.errors import UserError
-from laconic.tasks import Encoder
 from models import FAMILIES, SENTENCES
+from tersely.errors import UserError
+from tersely.tasks import Encoder
 
 TEXTS = st.one_of(
     st.sampled_from(SENTENCES),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from laconic import UserError
-from laconic.data.rows import Rows
-from laconic.measure.check import chooser
-from laconic.tasks import Columns, Own, from_json, to_json
-from laconic.tasks.encoder import NoTokenizer
+from tersely import UserError
+from tersely.data.rows import Rows
+from tersely.measure.check import chooser
+from tersely.tasks import Columns, Own, from_json, to_json
+from tersely.tasks.encoder import NoTokenizer
 
 LABELS = Own("Mine", ("input_ids",), ("logits",))
 POINTERS = Own("Mine", ("input_ids", "kind"), ("start", "end"), labels_last=False, threshold=0.5)

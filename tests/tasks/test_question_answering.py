@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.data.rows import Rows
-from laconic.errors import UserError
-from laconic.tasks import Columns, QuestionAnswering, from_json, to_json
-from laconic.tasks.question_answering import Answered
 from models import FAMILIES, SENTENCES
+from tersely.data.rows import Rows
+from tersely.errors import UserError
+from tersely.tasks import Columns, QuestionAnswering, from_json, to_json
+from tersely.tasks.question_answering import Answered
 
 TASK = QuestionAnswering(max_seq_length=32, doc_stride=8, n_best_size=10_000, max_answer_length=6)
 CONTEXT = " ".join(SENTENCES)

@@ -8,11 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laconic.data.rows import Rows
-from laconic.errors import UserError
-from laconic.tasks import Columns, SequenceClassification, from_json, to_json
-from laconic.tasks.sequence_classification import MULTI, REGRESSION
 from models import FAMILIES, SENTENCES
+from tersely.data.rows import Rows
+from tersely.errors import UserError
+from tersely.tasks import Columns, SequenceClassification, from_json, to_json
+from tersely.tasks.sequence_classification import MULTI, REGRESSION
 
 SINGLE_TASK = SequenceClassification(("bad", "fair", "good"), max_seq_length=24)
 MULTI_TASK = SequenceClassification(("a", "b", "c"), MULTI, metric="micro_f1")

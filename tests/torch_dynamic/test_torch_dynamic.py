@@ -20,15 +20,15 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-import laconic
-from laconic.errors import Failure, UserError
-from laconic.folder import open_folder
-from laconic.quantize.weights import quantize_weight
-from laconic.torch_dynamic import MANIFEST, is_dynamic
-from laconic.torch_dynamic.folder import WEIGHTS
-from laconic.torch_dynamic.linear import DynamicLinear
-from laconic.torch_dynamic.write import DynamicReport, write_dynamic
+import tersely
 from models import FAMILIES, build
+from tersely.errors import Failure, UserError
+from tersely.folder import open_folder
+from tersely.quantize.weights import quantize_weight
+from tersely.torch_dynamic import MANIFEST, is_dynamic
+from tersely.torch_dynamic.folder import WEIGHTS
+from tersely.torch_dynamic.linear import DynamicLinear
+from tersely.torch_dynamic.write import DynamicReport, write_dynamic
 
 KINDS = ("channel_wise_abs_max", "abs_max")
 RANDOM = np.random.default_rng(3)
@@ -192,11 +192,11 @@ def test_other_process_gives_the_same_bits_and_no_warnings(written, tmp_path):
     folders = [str(written(family).folder) for family in MAIN]
     np.save(tmp_path / "ids.npy", IDS.numpy())
     code = """
-import sys, numpy, torch, laconic
+import sys, numpy, torch, tersely
 ids = torch.tensor(numpy.load(sys.argv[1] + "/ids.npy"))
 generator, engine = torch.get_rng_state(), torch.backends.quantized.engine
 for number, folder in enumerate(sys.argv[2:]):
-    model = laconic.load_model(folder)
+    model = tersely.load_model(folder)
     assert not model.training and "onnx" not in sys.modules
     logits = model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
     numpy.save(f"{sys.argv[1]}/{number}.npy", logits.numpy())
@@ -206,12 +206,12 @@ assert torch.equal(generator, torch.get_rng_state()) and torch.backends.quantize
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     for number, folder in enumerate(folders):
-        np.testing.assert_array_equal(np.load(tmp_path / f"{number}.npy"), logits(laconic.load_model(folder)))
+        np.testing.assert_array_equal(np.load(tmp_path / f"{number}.npy"), logits(tersely.load_model(folder)))
 
 
 @pytest.mark.parametrize("family", MAIN)
 def test_logits_stay_close_to_fp32(source, written, family):
-    before, after = logits(laconic.load_model(source(family))), logits(laconic.load_model(written(family).folder))
+    before, after = logits(tersely.load_model(source(family))), logits(tersely.load_model(written(family).folder))
     assert 0 < np.abs(after - before).max() < 0.05 * np.ptp(before)
     margins = np.diff(np.sort(before, axis=1)[:, -2:])[:, 0]
     sure = margins > 2 * np.abs(after - before).max()
@@ -221,20 +221,20 @@ def test_logits_stay_close_to_fp32(source, written, family):
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - set(MAIN)))
 def test_every_family_is_written_and_read(source, written, family):
-    before, after = logits(laconic.load_model(source(family))), logits(laconic.load_model(written(family).folder))
+    before, after = logits(tersely.load_model(source(family))), logits(tersely.load_model(written(family).folder))
     assert 0 < np.abs(after - before).max() < 0.06 * np.ptp(before)
 
 
 @pytest.mark.parametrize("head", ["TokenClassification", "QuestionAnswering"])
 def test_other_heads_stay_close_to_fp32(source, written, head):
-    module, quantized = laconic.load_model(source("bert", head)), laconic.load_model(written("bert", head).folder)
+    module, quantized = tersely.load_model(source("bert", head)), tersely.load_model(written("bert", head).folder)
     with torch.inference_mode():
         for before, after in zip(module(**FEED).to_tuple(), quantized(**FEED).to_tuple(), strict=True):
             assert 0 < float((after - before).abs().max()) < 0.05 * float(before.max() - before.min())
 
 
 def test_batches_share_a_range_and_nothing_else(written):
-    model = laconic.load_model(written().folder)
+    model = tersely.load_model(written().folder)
     first = torch.tensor(RANDOM.integers(5, 60, (1, 24)))
     with torch.inference_mode():
         alone, thrice = model(first).logits, model(first.repeat(3, 1)).logits
@@ -258,7 +258,7 @@ def test_file_holds_integers_and_everything_else_as_it_was(source, written):
         lost = (after.pop(f"{name}.integers") * scales[:, None] - weight).abs()
         assert bool((lost <= scales[:, None]).all())
     assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
-    saved = 3 * sum(laconic.load_model(source()).get_submodule(name).weight.numel() for name in report.layers)
+    saved = 3 * sum(tersely.load_model(source()).get_submodule(name).weight.numel() for name in report.layers)
     assert report.bytes_before == (source() / "model.safetensors").stat().st_size
     assert report.bytes_after == (report.folder / WEIGHTS).stat().st_size
     assert report.bytes_before - report.bytes_after == pytest.approx(saved, rel=0.05)
@@ -268,7 +268,7 @@ def test_one_scale_per_tensor_on_demand(source, tmp_path):
     report = write_dynamic(source(), tmp_path / "out", weight_quantize_type="abs_max")
     tensors = load_file(report.folder / WEIGHTS)
     assert {tuple(tensors[f"{name}.scales"].shape) for name in report.layers} == {(1,)}
-    before, after = logits(laconic.load_model(source())), logits(laconic.load_model(report.folder))
+    before, after = logits(tersely.load_model(source())), logits(tersely.load_model(report.folder))
     assert 0 < np.abs(after - before).max() < 0.08 * np.ptp(before)
 
 
@@ -281,7 +281,7 @@ def test_source_and_torch_stay_as_they_were(source, tmp_path):
     state = torch.get_rng_state(), torch.backends.quantized.engine, torch.get_num_threads(), torch.get_default_dtype()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        laconic.load_model(write_dynamic(source(), tmp_path / "out").folder)
+        tersely.load_model(write_dynamic(source(), tmp_path / "out").folder)
     assert torch.equal(torch.get_rng_state(), state[0])
     assert (torch.backends.quantized.engine, torch.get_num_threads(), torch.get_default_dtype()) == state[1:]
     assert tree(source()) == before
@@ -293,7 +293,7 @@ def test_skipped_layers_stay_float(source, tmp_path, patterns):
     report = write_dynamic(source(), tmp_path / "out", skip_layers=patterns)
     skipped = {name for name, reason in report.left_float.items() if reason == "skipped"}
     assert skipped == {f"bert.encoder.layer.{number}.attention.self.query" for number in (0, 1)}
-    model = laconic.load_model(report.folder)
+    model = tersely.load_model(report.folder)
     assert all(type(model.get_submodule(name)) is torch.nn.Linear for name in report.left_float)
     assert all(isinstance(model.get_submodule(name), DynamicLinear) for name in report.layers)
     assert not any(parameter.requires_grad for parameter in model.parameters())
@@ -318,14 +318,14 @@ def test_overwriting_takes_its_own_folder_and_no_other(source, own):
     write_dynamic(source(), own, weight_quantize_type="abs_max", overwrite=True)
     assert json.loads((own / MANIFEST).read_text())["weight_quantize_type"] == "abs_max"
     (own / "thesis.txt").write_text("mine")
-    with pytest.raises(UserError, match="files that Laconic did not write"):
+    with pytest.raises(UserError, match="files that Tersely did not write"):
         write_dynamic(source(), own, overwrite=True)
 
 
 def test_source_is_never_the_destination(source, tmp_path):
     folder = Path(shutil.copytree(source(), tmp_path / "source"))
     files = sorted(path.name for path in folder.iterdir())
-    (folder / "laconic_task.json").write_text(json.dumps({"task": {}, "files": files}))
+    (folder / "tersely_task.json").write_text(json.dumps({"task": {}, "files": files}))
     with pytest.raises(UserError, match="is the model's own"):
         write_dynamic(folder, tmp_path / "x" / ".." / "source", overwrite=True)
     assert (folder / "model.safetensors").is_file()
@@ -346,21 +346,21 @@ def test_model_that_reaches_into_its_weights_is_refused_and_leaves_nothing(sourc
 def test_task_and_tokenizer_travel(source, tmp_path):
     folder = Path(shutil.copytree(source(), tmp_path / "source"))
     notes = {"task": {"name": "sequence_classification", "max_seq_length": 48, "metric": "macro_f1"}, "files": []}
-    (folder / "laconic_task.json").write_text(json.dumps(notes))
+    (folder / "tersely_task.json").write_text(json.dumps(notes))
     (folder / "training_args.bin").write_bytes(b"not for others")
     report = write_dynamic(folder, tmp_path / "out")
     before, after = open_folder(folder), open_folder(report.folder)
     assert after.task == before.task
     assert after.task.max_seq_length == 48
     assert after.encoder.to_json() == before.encoder.to_json()
-    listed = json.loads((report.folder / "laconic_task.json").read_text())["files"]
+    listed = json.loads((report.folder / "tersely_task.json").read_text())["files"]
     assert sorted(listed) == sorted(path.name for path in report.folder.iterdir())
     assert "training_args.bin" not in listed
 
 
 def test_plain_folder_is_loaded_as_transformers_does(source):
     plain = transformers.AutoModelForSequenceClassification.from_pretrained(source()).eval()
-    model = laconic.load_model(source())
+    model = tersely.load_model(source())
     np.testing.assert_array_equal(logits(model), logits(plain))
     assert not model.training
     assert not is_dynamic(source())
@@ -368,16 +368,16 @@ def test_plain_folder_is_loaded_as_transformers_does(source):
 
 
 def test_public_name_stays_a_function():
-    from laconic import load_model
+    from tersely import load_model
 
-    assert laconic.load_model is laconic.load_model is load_model
+    assert tersely.load_model is tersely.load_model is load_model
     assert callable(load_model)
 
 
 def test_base_install_says_what_to_install(source, monkeypatch):
-    monkeypatch.setitem(sys.modules, "laconic.torch_dynamic.folder", None)
-    with pytest.raises(UserError, match=r"'torch' is not installed.*laconic\[compress\]"):
-        laconic.load_model(source())
+    monkeypatch.setitem(sys.modules, "tersely.torch_dynamic.folder", None)
+    with pytest.raises(UserError, match=r"'torch' is not installed.*tersely\[compress\]"):
+        tersely.load_model(source())
 
 
 def test_transformers_refuses_the_folder_instead_of_drawing_weights(written):
@@ -386,23 +386,23 @@ def test_transformers_refuses_the_folder_instead_of_drawing_weights(written):
 
 
 def test_artifact_is_refused(tmp_path):
-    (tmp_path / "laconic.json").write_text("{}")
-    with pytest.raises(UserError, match=r"This is an artifact.*laconic.runtime.load"):
-        laconic.load_model(tmp_path)
+    (tmp_path / "tersely.json").write_text("{}")
+    with pytest.raises(UserError, match=r"This is an artifact.*tersely.runtime.load"):
+        tersely.load_model(tmp_path)
 
 
 @pytest.mark.parametrize("version", [2, None, "1"])
 def test_unknown_format_version_is_refused(own, version):
     edit(own, format_version=version)
-    with pytest.raises(UserError, match=f"has format version {version}; this laconic reads version 1"):
-        laconic.load_model(own)
+    with pytest.raises(UserError, match=f"has format version {version}; this tersely reads version 1"):
+        tersely.load_model(own)
 
 
 @pytest.mark.parametrize("name", ["config.json", WEIGHTS, "tokenizer.json", MANIFEST])
 def test_missing_file_is_refused(own, name):
     (own / name).unlink()
     with pytest.raises(UserError, match=r"is missing|has no weights"):
-        laconic.load_model(own)
+        tersely.load_model(own)
 
 
 @pytest.mark.parametrize("name", ["config.json", WEIGHTS, "tokenizer.json"])
@@ -411,7 +411,7 @@ def test_changed_file_is_refused(own, name):
     content[-3] ^= 1
     (own / name).write_bytes(bytes(content))
     with pytest.raises(UserError, match=f"The file '{name}' has changed since it was written"):
-        laconic.load_model(own)
+        tersely.load_model(own)
 
 
 @pytest.mark.parametrize(
@@ -421,14 +421,14 @@ def test_changed_file_is_refused(own, name):
 def test_damaged_manifest_is_refused(own, content, match):
     (own / MANIFEST).write_text(content)
     with pytest.raises(UserError, match=match):
-        laconic.load_model(own)
+        tersely.load_model(own)
 
 
 @pytest.mark.parametrize("files", [{}, {"config.json": "0", WEIGHTS: "0", "../secret": "0"}])
 def test_manifest_must_vouch_for_plain_names(own, files):
     edit(own, files=files)
     with pytest.raises(UserError, match=r"list of files is damaged|has changed"):
-        laconic.load_model(own)
+        tersely.load_model(own)
 
 
 def test_manifest_that_names_other_things_is_refused(own):
@@ -436,13 +436,13 @@ def test_manifest_that_names_other_things_is_refused(own):
     for architecture in ("BertForNothing", "pipeline"):
         edit(own, architecture=architecture)
         with pytest.raises(UserError, match=f"has no '{architecture}'"):
-            laconic.load_model(own)
+            tersely.load_model(own)
     edit(own, architecture=content["architecture"], layers=[*content["layers"], "classifier"])
     with pytest.raises(UserError, match=r"cannot be loaded: 'classifier.integers'"):
-        laconic.load_model(own)
+        tersely.load_model(own)
     edit(own, layers=content["layers"][1:])
     with pytest.raises(UserError, match="weights do not fit the config: missing"):
-        laconic.load_model(own)
+        tersely.load_model(own)
 
 
 def test_config_of_another_size_is_refused(own):
@@ -450,4 +450,4 @@ def test_config_of_another_size_is_refused(own):
     (own / "config.json").write_text(json.dumps({**config, "intermediate_size": 256}))
     reseal(own, "config.json")
     with pytest.raises(UserError, match=r"cannot be loaded|do not fit"):
-        laconic.load_model(own)
+        tersely.load_model(own)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from laconic.engines.torch import as_tuple, load_module, output_names
-from laconic.tasks.sequence_classification import MULTI, REGRESSION, SINGLE
-from laconic.train.distil import ONE, QUESTION, TOKENS, Counts, hidden_loss, label_loss, logits_loss
 from prunable_batches import batch_for
+from tersely.engines.torch import as_tuple, load_module, output_names
+from tersely.tasks.sequence_classification import MULTI, REGRESSION, SINGLE
+from tersely.train.distil import ONE, QUESTION, TOKENS, Counts, hidden_loss, label_loss, logits_loss
 
 LENGTHS = (7, 4, 1)
 MASK = (torch.arange(7) < torch.tensor(LENGTHS)[:, None]).long()

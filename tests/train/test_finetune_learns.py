@@ -20,10 +20,6 @@ from transformers import (
     AutoTokenizer,
 )
 
-from laconic.cli import main
-from laconic.data import read
-from laconic.options import TaskOptions
-from laconic.train.finetune import Finetuned, finetune
 from learnable import (
     LEARN,
     LENGTH,
@@ -40,6 +36,10 @@ from learnable import (
     tiny,
     tsv,
 )  # fmt: skip
+from tersely.cli import main
+from tersely.data import read
+from tersely.options import TaskOptions
+from tersely.train.finetune import Finetuned, finetune
 
 
 def train(
@@ -172,7 +172,7 @@ def test_notes_become_the_defaults_of_evaluate(tmp_path: Path, capsys: pytest.Ca
     shown = json.loads(capsys.readouterr().out)
     assert code == 0
     assert (shown["metric"], shown["score"]) == ("mcc", pytest.approx(done.score.value, abs=1e-12))
-    notes = json.loads((done.folder / "laconic_task.json").read_text())
+    notes = json.loads((done.folder / "tersely_task.json").read_text())
     assert notes["task"]["max_seq_length"] == 12
     assert notes["score"]["value"] == done.score.value
 

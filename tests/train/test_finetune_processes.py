@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from laconic.engines.torch import load_module
 from learnable import LENGTH, jsonl, rows, single, tiny
+from tersely.engines.torch import load_module
 
 
 @pytest.mark.slow
@@ -22,7 +22,7 @@ def test_two_processes_write_one_model(tmp_path: Path) -> None:
     words = ["--task", "sequence_classification", "--max_seq_length", LENGTH, "--per_device_train_batch_size", 4]
     words += ["--train_file", "train.jsonl", "--eval_file", "dev.jsonl", "--max_steps", 2, "--json"]
     child = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "laconic",
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "tersely",
          "finetune", "--model_name_or_path", str(tiny(tmp_path / "encoder")), *map(str, words), "--output_dir", "out"],
         cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240,
         env={**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "MASTER_ADDR": "127.0.0.1"},

@@ -21,17 +21,17 @@ from huggingface_hub.utils.tqdm import are_progress_bars_disabled
 from safetensors.torch import load_file, save_file
 from transformers.utils import logging as transformers_logging
 
-from laconic.data import read
-from laconic.data.rows import Rows
-from laconic.engines.cpu import cpu
-from laconic.errors import UserError
-from laconic.options import TaskOptions
-from laconic.progress import Advance
-from laconic.tasks import Columns
-from laconic.train.finetune import Finetuned, finetune
-from laconic.train.labels import find_labels
-from laconic.train.settings import DECIDED, WITHOUT_EFFECT, checked
 from learnable import LENGTH, jsonl, several, single, split, tiny, tsv
+from tersely.data import read
+from tersely.data.rows import Rows
+from tersely.engines.cpu import cpu
+from tersely.errors import UserError
+from tersely.options import TaskOptions
+from tersely.progress import Advance
+from tersely.tasks import Columns
+from tersely.train.finetune import Finetuned, finetune
+from tersely.train.labels import find_labels
+from tersely.train.settings import DECIDED, WITHOUT_EFFECT, checked
 
 OPTIONS = TaskOptions(task="sequence_classification", max_seq_length=LENGTH)
 SHORT: dict[str, Any] = {"max_steps": 12, "save_steps": 4, "learning_rate": 3e-3}
@@ -163,7 +163,7 @@ def test_checkpoint_cut_off_in_the_middle_is_passed_over(place: Path, whole: Fin
 
 def test_checkpoints_left_by_a_finished_run_are_removed_and_those_of_another_kept(place: Path, tmp_path: Path) -> None:
     done = run(place, tmp_path / "out", max_steps=1)
-    mark = json.loads((done.folder / "laconic_task.json").read_text())["run"]
+    mark = json.loads((done.folder / "tersely_task.json").read_text())["run"]
     work = tmp_path / ".out.training"
     for content, stays in (("of another run", True), (mark, False)):
         work.mkdir()
@@ -203,7 +203,7 @@ def _global_state() -> dict[str, Any]:
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "verbosity": transformers_logging.get_verbosity(),
         "bars": (transformers_logging.is_progress_bar_enabled(), are_progress_bars_disabled()),
-        "loggers": [logging.getLogger(name).level for name in ("", "accelerate", "transformers", "torch", "laconic")],
+        "loggers": [logging.getLogger(name).level for name in ("", "accelerate", "transformers", "torch", "tersely")],
         "environment": dict(os.environ),
         "warnings": len(warnings.filters),
         "hooks": (sys.excepthook, sys.stdout, sys.stderr),

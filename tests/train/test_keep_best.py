@@ -7,13 +7,13 @@ from fractions import Fraction
 
 import pytest
 
-from laconic.carve import carve, shape_for, shape_of
-from laconic.engines.torch import load_module
-from laconic.families import find
-from laconic.folder import open_folder
-from laconic.measure.score import Score
-from laconic.prune.carved_folder import carved_writer
-from laconic.train.keep_best import KeepBest, score_from_json, score_to_json
+from tersely.carve import carve, shape_for, shape_of
+from tersely.engines.torch import load_module
+from tersely.families import find
+from tersely.folder import open_folder
+from tersely.measure.score import Score
+from tersely.prune.carved_folder import carved_writer
+from tersely.train.keep_best import KeepBest, score_from_json, score_to_json
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_the_best_is_kept_and_of_equals_the_later(folder, carved, tmp_path, valu
     for number, value in enumerate(values):
         keep.offer("half", carved, number + 1, scored(value))
     assert keep.folder("half") == tmp_path / f"step-{best}" / "half"
-    assert load_module(keep.folder("half")).config.laconic_shape == carved.config.laconic_shape
+    assert load_module(keep.folder("half")).config.tersely_shape == carved.config.tersely_shape
 
 
 def test_of_equals_the_nearer_one_is_kept_also_by_a_run_that_goes_on(folder, tmp_path):

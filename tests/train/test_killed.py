@@ -30,7 +30,7 @@ def of_model(folder: Path) -> bytes:
 
 def of_artifact(folder: Path) -> bytes:
     """What an artifact gives, every byte of it checked at load."""
-    from laconic import runtime
+    from tersely import runtime
 
     predictor = runtime.load(folder, engine="onnxruntime", threads=1)
     features = predictor.task.features(predictor.task.examples(TEXTS), predictor.encoder)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from laconic.folder import ModelFolder, open_folder
-from laconic.prune.settings import PruneSettings
-from laconic.qat import QatSettings
-from laconic.tasks.encoder import NoTokenizer
-from laconic.train.teacher import open_teacher, teacher_marks
 from live import Pointers, folder, load, pointers
+from tersely.folder import ModelFolder, open_folder
+from tersely.prune.settings import PruneSettings
+from tersely.qat import QatSettings
+from tersely.tasks.encoder import NoTokenizer
+from tersely.train.teacher import open_teacher, teacher_marks
 
 IDS = torch.arange(5, 13)[None]
 

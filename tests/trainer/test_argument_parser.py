@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from laconic import CompressionArguments, PdArgumentParser, UserError
-from laconic.options import DataOptions
-from laconic.trainer.parser import ConfigWarning
+from tersely import CompressionArguments, PdArgumentParser, UserError
+from tersely.options import DataOptions
+from tersely.trainer.parser import ConfigWarning
 
 
 @dataclass

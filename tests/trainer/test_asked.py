@@ -1,4 +1,4 @@
-"""The same flags come to the same run, through `laconic compress` and through `CompressionArguments`."""
+"""The same flags come to the same run, through `tersely compress` and through `CompressionArguments`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from laconic import CompressionArguments, PdArgumentParser
-from laconic.cli import parser_of
-from laconic.cli.training_arguments import take_training_options
-from laconic.compression.flags import take_compress_options
-from laconic.compression.options import CompressOptions
-from laconic.flags import take
-from laconic.options import TaskOptions
-from laconic.prune.dynabert import pruning_arguments
-from laconic.trainer.asked import Asked, asked
+from tersely import CompressionArguments, PdArgumentParser
+from tersely.cli import parser_of
+from tersely.cli.training_arguments import take_training_options
+from tersely.compression.flags import take_compress_options
+from tersely.compression.options import CompressOptions
+from tersely.flags import take
+from tersely.options import TaskOptions
+from tersely.prune.dynabert import pruning_arguments
+from tersely.trainer.asked import Asked, asked
 
 
 def by_command(words: list[str]) -> Asked:

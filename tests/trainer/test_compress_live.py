@@ -16,10 +16,10 @@ from sklearn.metrics import accuracy_score
 from torch.utils.data import TensorDataset
 from transformers import DataCollatorForTokenClassification, DataCollatorWithPadding
 
-from laconic import CompressionArguments, PdArgumentParser, runtime
-from laconic.measure.check import check
 from live import TAGS, arguments, classified, folder, load, texts, trainer
 from report_page import check_reports
+from tersely import CompressionArguments, PdArgumentParser, runtime
+from tersely.measure.check import check
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_timings")]
 
@@ -139,7 +139,7 @@ def test_the_output_has_the_layout_of_compress_and_loads_without_the_trainer(run
     assert run["answers"][0].label.startswith("LABEL_")
     assert {one.verdict for one in run["replays"]} == {"ok"}
     page = check_reports(run["place"] / "out")
-    assert "laconic compress" not in page.text  # it was a script
+    assert "tersely compress" not in page.text  # it was a script
     assert run["content"]["settings"]["files"] == {"train": "train_dataset", "eval": "eval_dataset"}
     assert all(one["where"].startswith("eval_dataset:") for one in run["content"]["changes"]["shown"])
 

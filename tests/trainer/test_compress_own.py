@@ -12,11 +12,11 @@ import torch
 from torch import nn
 from transformers import AutoTokenizer, BertConfig, BertModel, PreTrainedModel
 
-from laconic import OFA, runtime
-from laconic.measure.check import check
-from laconic.qat import training
-from laconic.train.teacher import open_teacher
 from live import arguments, both_ends, folder, load, pointed, pointers, trainer
+from tersely import OFA, runtime
+from tersely.measure.check import check
+from tersely.qat import training
+from tersely.train.teacher import open_teacher
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_timings")]
 LABELS = ["start_ids", "end_ids"]
@@ -101,7 +101,7 @@ def test_the_best_score_chooses(run: dict[str, Any]) -> None:
 
 
 def test_the_artifact_says_what_it_is_and_runs(run: dict[str, Any]) -> None:
-    manifest = json.loads((run["result"].path / "laconic.json").read_text())
+    manifest = json.loads((run["result"].path / "tersely.json").read_text())
     assert manifest["task"]["name"] == "own"
     assert manifest["task"]["model_class"] == "Pointers"
     assert manifest["task"]["outputs"] == ["output_0", "output_1"]
@@ -115,7 +115,7 @@ def test_the_artifact_says_what_it_is_and_runs(run: dict[str, Any]) -> None:
 def test_the_pruned_module_is_kept_as_weights_with_its_shape(run: dict[str, Any]) -> None:
     place = run["out"] / "torch" / "width_mult_0.5"
     config = json.loads((place / "config.json").read_text())
-    assert config["laconic_shape"]["heads"] == [2, 2]
+    assert config["tersely_shape"]["heads"] == [2, 2]
     assert (place / "model.safetensors").is_file()
 
 

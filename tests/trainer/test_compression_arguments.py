@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from transformers import TrainingArguments
 from transformers.training_args import OptimizerNames
 
-import laconic
-from laconic import CompressionArguments, UserError
-from laconic.compression.options import CompressOptions
-from laconic.options import TaskOptions
-from laconic.train.settings import DeviceWarning
+import tersely
+from tersely import CompressionArguments, UserError
+from tersely.compression.options import CompressOptions
+from tersely.options import TaskOptions
+from tersely.train.settings import DeviceWarning
 
 TABLE: dict[str, Any] = {
     "strategy": "dynabert+ptq",
@@ -233,11 +233,11 @@ def test_printing_shows_what_counts_and_fills_in_nothing(capsys: pytest.CaptureF
     assert "adam_beta1" not in shown  # of training, and not set
 
 
-def test_importing_laconic_stays_light() -> None:
+def test_importing_tersely_stays_light() -> None:
     code = (
-        "import sys, time; start = time.process_time(); import laconic; spent = time.process_time() - start;"
+        "import sys, time; start = time.process_time(); import tersely; spent = time.process_time() - start;"
         "assert spent < 0.2, spent; assert not {'torch', 'transformers', 'yaml', 'numpy'} & set(sys.modules);"
-        "assert {'CompressionArguments', 'PdArgumentParser'} <= set(laconic.__all__)"
+        "assert {'CompressionArguments', 'PdArgumentParser'} <= set(tersely.__all__)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-    assert all(hasattr(laconic, name) for name in laconic.__all__)
+    assert all(hasattr(tersely, name) for name in tersely.__all__)

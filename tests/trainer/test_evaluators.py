@@ -10,13 +10,13 @@ import pytest
 import torch
 from transformers import EvalPrediction
 
-from laconic import OFA, UserError
-from laconic.engines.torch import TorchEngine
-from laconic.trainer.criterion import LiveCriterion, OlderLoss, loss_of
-from laconic.trainer.handed import HandedModel
-from laconic.trainer.judges import Computed, evaluator, filled, number
-from laconic.trainer.live_rows import LiveExample
-from laconic.trainer.spans import SPANS, Span, best_span
+from tersely import OFA, UserError
+from tersely.engines.torch import TorchEngine
+from tersely.trainer.criterion import LiveCriterion, OlderLoss, loss_of
+from tersely.trainer.handed import HandedModel
+from tersely.trainer.judges import Computed, evaluator, filled, number
+from tersely.trainer.live_rows import LiveExample
+from tersely.trainer.spans import SPANS, Span, best_span
 
 
 class Counting(torch.nn.Module):

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from transformers import TrainingArguments
 
-from laconic import CompressionArguments, Trainer, UserError
 from live import arguments, both_ends, folder, load, pointed, pointers, trainer
+from tersely import CompressionArguments, Trainer, UserError
 
 ROW = {"input_ids": [2, 7, 3], "attention_mask": [1, 1, 1], "labels": 1}
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset, default_collate
 
-from laconic import UserError
-from laconic.runtime.batches import pad
-from laconic.tasks.own import feature_of
-from laconic.trainer.live_rows import Form, LiveData, as_arrays
+from tersely import UserError
+from tersely.runtime.batches import pad
+from tersely.tasks.own import feature_of
+from tersely.trainer.live_rows import Form, LiveData, as_arrays
 
 NAMES = ("input_ids", "attention_mask", "labels")
 FORM = Form(("input_ids", "attention_mask"), ("labels",), 0, NAMES)

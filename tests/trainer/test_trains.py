@@ -11,8 +11,8 @@ from torch import nn
 from torch.utils.data import TensorDataset
 from transformers import AutoTokenizer
 
-from laconic import CompressionArguments, PdArgumentParser, Trainer, UserError
 from live import arguments, both_ends, folder, load, pointed, pointers, trainer
+from tersely import CompressionArguments, PdArgumentParser, Trainer, UserError
 
 
 def test_tuples_train_and_evaluate(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.tasks.metrics import CMRC, SQUAD, Metric, answer_language
-from laconic.tasks.metrics.cmrc import segments
-from laconic.tasks.metrics.squad import normalize_answer
+from tersely.tasks.metrics import CMRC, SQUAD, Metric, answer_language
+from tersely.tasks.metrics.cmrc import segments
+from tersely.tasks.metrics.squad import normalize_answer
 
 BOTH = pytest.mark.parametrize("table", [pytest.param(SQUAD, id="squad"), pytest.param(CMRC, id="cmrc")])
 words = st.lists(st.sampled_from(["red", "blue", "fish", "the", "An", "Two,", "2008"]), min_size=1, max_size=6)

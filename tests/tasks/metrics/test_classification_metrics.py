@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
-from laconic.errors import UserError
-from laconic.tasks.metrics import CLASSIFICATION, MULTI_LABEL
+from tersely.errors import UserError
+from tersely.tasks.metrics import CLASSIFICATION, MULTI_LABEL
 
 binary = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=30)
 several = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=30)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from seqeval.metrics import accuracy_score, f1_score, precision_score, recall_score
 from seqeval.metrics.sequence_labeling import get_entities
 
-from laconic.tasks.metrics import ENTITIES, detect_scheme, entities
+from tersely.tasks.metrics import ENTITIES, detect_scheme, entities
 
 LABELS = ["PER", "LOC", "ORG-X"]
 SCHEMES = {"IOB1": "BI", "IOB2": "BI", "BIOES": "BIES", "BMES": "BMES"}

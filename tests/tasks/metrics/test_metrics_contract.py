@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laconic.tasks import metrics
-from laconic.tasks.metrics import Metric
+from tersely.tasks import metrics
+from tersely.tasks.metrics import Metric
 
 RANDOM = np.random.default_rng(0)
 WORDS = ["red", "green fish", "the red fish", "a", "blue"]

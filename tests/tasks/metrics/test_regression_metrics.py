@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import mean_squared_error
 
-from laconic.tasks.metrics import REGRESSION
+from tersely.tasks.metrics import REGRESSION
 
 
 @pytest.mark.parametrize("shift", [0.0, 1e6])

@@ -1,5 +1,0 @@
-"""`python -m laconic` is the `laconic` command."""
-
-from .cli import main
-
-raise SystemExit(main())

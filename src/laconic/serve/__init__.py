@@ -1,1 +1,0 @@
-"""`laconic serve`: artifacts behind HTTP. Starlette and uvicorn; no torch, no transformers."""

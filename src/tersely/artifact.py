@@ -1,0 +1,160 @@
+"""`Artifact`: one folder with a model, its tokenizer and what must be known of it. Whole or absent."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from .errors import UserError, existing
+from .typed import fill
+
+FORMAT_VERSION = 1
+MANIFEST = "tersely.json"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """One graph file: the engines that may run it, its arithmetic, and the CPU classes on which it is right.
+
+    No engines: a form for tools that Tersely does not run itself. `data`: other files that hold weights of it.
+    """
+
+    path: str
+    engines: tuple[str, ...]
+    precision: str
+    cpu_classes: tuple[str, ...] = ("all",)
+    data: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What `tersely.json` says."""
+
+    task: Mapping[str, Any]
+    model_type: str
+    inputs: tuple[str, ...]
+    input_dtype: str
+    pad_token_id: int
+    graphs: tuple[Graph, ...]
+    strategy: str = "none"
+    parents: tuple[str, ...] = ()
+    score: Mapping[str, Any] | None = None
+    tersely_version: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    format_version: int = FORMAT_VERSION
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A checked folder."""
+
+    folder: Path
+    manifest: Manifest
+
+    def path(self, name: str) -> Path:
+        """Place of one of its files, which must be among those that the manifest vouches for."""
+        if name not in self.manifest.files:
+            raise UserError(f"The manifest does not list the file '{name}'.", where=str(self.folder / MANIFEST))
+        return self.folder / name
+
+    def loaded_bytes(self, graph: Graph) -> int:
+        """What an engine reads from disk to run a graph: the file and those that hold its weights."""
+        return sum(self.path(name).stat().st_size for name in (graph.path, *graph.data))
+
+
+def is_artifact(folder: str | Path) -> bool:
+    """Tell an artifact from a transformers folder."""
+    return (Path(folder) / MANIFEST).is_file()
+
+
+def seal(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest with the sha256 of every file in the folder: the last thing that a writer does."""
+    files = {
+        path.relative_to(folder).as_posix(): sha256(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != MANIFEST
+    }
+    content = {**asdict(manifest), "files": files}
+    text = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+    (folder / MANIFEST).write_text(text, encoding="utf-8")
+
+
+def read(folder: str | Path, *, verify: bool = True) -> Artifact:
+    """Open an artifact; every file must be there, unchanged, inside the folder."""
+    folder = existing(folder, "folder")
+    place = folder / MANIFEST
+    if not place.is_file():
+        raise UserError(
+            f"This is not a Tersely artifact: it has no {MANIFEST}.",
+            where=str(folder),
+            hint="Make one with: tersely export",
+        )
+    manifest = fill(Manifest, _content(place), "The manifest", where=str(place))
+    _check_files(folder, manifest, verify)
+    return Artifact(folder, manifest)
+
+
+def sha256(path: Path) -> str:
+    """Digest of a file, read in pieces."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while piece := stream.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _content(place: Path) -> Any:
+    """What the manifest holds, if it is of this format; said before anything else in it is looked at."""
+    try:
+        content = json.loads(place.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"The manifest is damaged: {error}.", where=str(place), hint="Make it anew.") from None
+    version = content.get("format_version") if isinstance(content, dict) else None
+    if version != FORMAT_VERSION:
+        raise UserError(
+            f"The artifact has format version {version}; this tersely reads version {FORMAT_VERSION}.",
+            where=str(place),
+            hint="Update tersely: pip install -U tersely" if isinstance(version, int) else "Make it anew.",
+        )
+    return content
+
+
+def _check_files(folder: Path, manifest: Manifest, verify: bool) -> None:
+    for name in (*manifest.files, *(graph.path for graph in manifest.graphs)):
+        if not _inside(folder, name):
+            raise UserError(f"The manifest names a path outside of the folder: {name!r}.", where=str(folder))
+        if not (folder / name).is_file():
+            raise UserError(f"The file '{name}' is missing.", where=str(folder), hint="Copy the whole folder again.")
+        if name not in manifest.files:
+            raise UserError(f"The graph '{name}' has no checksum in the manifest.", where=str(folder))
+    if verify:
+        for name, digest in manifest.files.items():
+            if _digest(folder / name) != digest:
+                raise UserError(
+                    f"The file '{name}' has changed since it was written.",
+                    where=str(folder),
+                    hint="Copy the whole folder again.",
+                )
+
+
+def _inside(folder: Path, name: str) -> bool:
+    parts = PurePosixPath(name)
+    if parts.is_absolute() or ".." in parts.parts or "\\" in name:
+        return False
+    try:
+        return (folder / name).resolve(strict=True).is_relative_to(folder.resolve())
+    except FileNotFoundError:
+        return True  # said as missing
+    except (OSError, ValueError, RuntimeError):  # no name at all: too long, with a zero byte, a link to itself
+        return False
+
+
+def _digest(path: Path) -> str:
+    try:
+        return sha256(path)
+    except OSError as error:
+        raise UserError(f"The file cannot be read: {error.strerror}.", where=str(path)) from None

@@ -1,0 +1,104 @@
+"""Make a fine-tuned model small and fast, score every candidate on your rows, keep the best."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from ..compression.flags import add_compress_options, take_compress_options
+from ..compression.options import CompressOptions
+from ..config import Config
+from ..errors import UserError
+from ..options import DataOptions, TaskOptions
+from . import arguments as flags
+from . import console
+from .compress_config import IDLE, put_config
+from .training_arguments import add_training_options, take_training_options
+
+TAKES_MORE = True
+"""Options that are not declared here are handed to transformers, for strategies that train."""
+prepare = put_config
+"""Words that were typed go through here before they are parsed."""
+ACCEPTED = ("do_lower_case", "overwrite_cache")
+"""Flags of the reference's scripts that mean nothing here; one is told so."""
+TOLD = {
+    "save_steps": "score what is trained every so many steps (100)",
+    "per_device_eval_batch_size": "rows a batch when scoring what is trained (8)",
+    "logging_steps": "how often the loss is taken (500)",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--model_name_or_path", metavar="DIR", help="fine-tuned transformers folder")
+    parts = "where best/, candidates/, torch/ (what was pruned), result.json and report.html go"
+    parser.add_argument("--output_dir", "--save_dir", required=True, metavar="DIR", help=parts)
+    parser.add_argument("--overwrite_output_dir", action="store_true", help="replace an earlier result")
+    parser.add_argument("--config", "--config_path", metavar="FILE", help="YAML file of options; what is typed wins")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(config_file=Config("no file"))
+    for name in ACCEPTED:
+        what = f"accepted, without effect: {IDLE[name]}"
+        parser.add_argument(f"--{name}", type=flags.truth, nargs="?", const=True, metavar="true|false", help=what)
+    add_compress_options(parser)
+    add_training_options(parser, "how dynabert and qat train", without={"seed"}, told=TOLD)
+    flags.add_options(parser, DataOptions)
+    flags.add_options(parser, TaskOptions)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compress, print."""
+    with arguments.config_file.blamed():
+        return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    options, given = take_compress_options(arguments)
+    known = [name for kind in (CompressOptions, DataOptions, TaskOptions) for name in kind.__dataclass_fields__]
+    training = take_training_options(arguments, known, without={"seed"})
+    data = flags.take(arguments, DataOptions)
+    task_options = flags.take(arguments, TaskOptions)
+    train, dev, test = (_rows(data, split) for split in ("train", "dev", "test"))
+    if train is None and dev is None and test is None:
+        flags.refuse_set(data, flags.FORM_OPTIONS, "rows (--train_file, --eval_file, --test_file, --dataset)")
+    from ..compression.divide import Data
+    from ..compression.report import as_json
+    from ..compression.story import compress
+    from .compress_table import show
+
+    progress = console.progress()
+    typed = [f"--{name} has no effect: {IDLE[name]}." for name in ACCEPTED if getattr(arguments, name) is not None]
+    for note in (*arguments.config_file.notes(), *typed):
+        progress.say(note)
+    result = compress(
+        arguments.model_name_or_path,
+        arguments.output_dir,
+        Data(train, dev, test, flags.columns(data)),
+        options,
+        training=training,
+        task_options=task_options,
+        given=given,
+        overwrite=arguments.overwrite_output_dir,
+        progress=progress,
+        command=["tersely", *arguments.typed],
+    )
+    if arguments.json:
+        console.emit(as_json(result))
+    else:
+        show(result, Path(arguments.output_dir))
+    result.expect_met()
+    return 0
+
+
+def _rows(data: DataOptions, split: str) -> Any:
+    """Rows of a split; a data set need not have training rows, and its test rows carry no labels."""
+    named = getattr(data, flags.FILES[split]) is not None
+    if data.dataset is not None and not named and split == "test":
+        return None
+    try:
+        return flags.rows(data, split)
+    except UserError as error:
+        if data.dataset is not None and not named and error.what.startswith("There is no train file"):
+            return None
+        raise

@@ -1,0 +1,61 @@
+"""See all of it on a small real model, offline: fine-tune, export, compress, evaluate, benchmark. About six minutes."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from ..engines.cpu import cpu
+from . import console
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--output_dir", default="tersely-demo", metavar="DIR", help="where it works (tersely-demo)")
+    parser.add_argument("--model_name_or_path", metavar="DIR", help="another encoder than the pip-carried MiniLM")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the demo and print its table."""
+    from ..demo import BATCH, LENGTH, demo
+
+    output = Path(arguments.output_dir)
+    lines = demo(output, arguments.model_name_or_path, console.progress())
+    if arguments.json:
+        rows = [
+            {
+                **asdict(x.timing),
+                "engine": x.engine,
+                "score": x.score.value,
+                "interval": x.score.interval,
+                "size": x.size,
+                "same_answer": x.same_answer,
+            }
+            for x in lines
+        ]
+        console.emit({"cpu": {"class": cpu().cpu_class}, "lines": rows})
+        return 0
+    console.table(
+        f"film reviews, {lines[0].score.rows} dev rows; batch {BATCH}, length {LENGTH}, one thread, "
+        f"CPU class {cpu().cpu_class}",
+        ["engine", lines[0].score.metric, "95 % interval", "same answer", "MB", "ms a batch", "× torch", "spread"],
+        [
+            [
+                line.engine,
+                console.points(line.score.value),
+                console.interval(line.score.interval),
+                f"{100 * line.same_answer:.1f} %",
+                f"{line.size / 1e6:.1f}",
+                f"{1000 * line.timing.seconds:.1f}",
+                f"{line.timing.ratio:.2f}",
+                f"{line.timing.spread[0]:.2f} to {line.timing.spread[1]:.2f}",
+            ]
+            for line in lines
+        ],
+    )
+    best = output / "compressed" / "best"
+    print(f"The INT8 artifact, which runs without torch, is {best}. Next:")
+    print(f"  echo 'A quiet, moving film.' | tersely predict {best}")
+    return 0

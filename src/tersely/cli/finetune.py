@@ -1,0 +1,60 @@
+"""Train an encoder on your own rows, best checkpoint kept. Any option of transformers' TrainingArguments works."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..options import DataOptions, TaskOptions
+from . import arguments as flags
+from . import console
+from .training_arguments import add_training_options, take_training_options
+
+TAKES_MORE = True
+"""Options that are not declared here are handed to transformers."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--model_name_or_path", required=True, metavar="DIR", help="transformers folder to start from")
+    parser.add_argument("--output_dir", required=True, metavar="DIR", help="where the fine-tuned model goes")
+    parser.add_argument("--overwrite_output_dir", action="store_true", help="replace an earlier result")
+    parser.add_argument("--max_train_rows", type=int, help="train on so many rows, drawn by seed (all)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_training_options(parser)
+    flags.add_options(parser, DataOptions, only=set(DataOptions.__dataclass_fields__) - {"test_file"})
+    flags.add_options(parser, TaskOptions)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train, print."""
+    data, options = flags.take(arguments, DataOptions), flags.take(arguments, TaskOptions)
+    train, evaluation = flags.needed_rows(data, "train"), flags.needed_rows(data, "dev")
+    if arguments.max_train_rows is not None:
+        train = flags.sample(train, arguments.max_train_rows, arguments.seed)
+    others = (*DataOptions.__dataclass_fields__, *TaskOptions.__dataclass_fields__)
+    training = take_training_options(arguments, others)
+    from ..train.finetune import finetune
+
+    done = finetune(
+        arguments.model_name_or_path,
+        train,
+        evaluation,
+        arguments.output_dir,
+        options=options,
+        columns=flags.columns(data),
+        training=training,
+        overwrite=arguments.overwrite_output_dir,
+        progress=console.progress(),
+    )
+    scored = done.score
+    if arguments.json:
+        content = {"output_dir": str(done.folder), "task": done.task.name, "steps": done.steps, "metric": scored.metric}
+        console.emit({**content, "score": scored.value, "interval": scored.interval, "rows": scored.rows})
+        return 0
+    print(f"{done.folder}: {done.task.name}, {done.steps} steps")
+    print(
+        f"{scored.metric} {console.points(scored.value)} ({console.interval(scored.interval)}) "
+        f"on {scored.rows} eval rows, which also chose the checkpoint"
+    )
+    print(f"Next: tersely export --model_name_or_path {done.folder} --output_dir {done.folder}-artifact")
+    return 0

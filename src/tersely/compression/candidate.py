@@ -1,0 +1,178 @@
+"""One way to make the model smaller, written as an artifact: graphs for every engine over one set of integers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from .. import __version__, engines
+from .. import artifact as artifacts
+from ..artifact import MANIFEST, Artifact, Graph, Manifest
+from ..card import card
+from ..engines.cpu import EXACT_CLASSES, cpu
+from ..engines.engine import Engine
+from ..engines.saturation import effective_class
+from ..export import GRAPH
+from ..graphs.share import save_sharing
+from ..graphs.write_onnxruntime import write_onnxruntime
+from ..graphs.write_qdq import write_qdq
+from ..probe import write_probe
+from ..quant_map import QuantMap
+from ..runtime.choose import Pair, ranked
+from ..strategy import Plan
+from ..tasks import Feature
+from .emulate import write_emulated
+from .source import Source
+
+STANDARD = "onnx/model_quantized.onnx"
+"""Standard operators and all weights in one file, where optimum and transformers.js look; OpenVINO runs it."""
+
+FUSED = "onnx/model_onnxruntime.onnx"
+"""ONNX Runtime's fused integer operators, over the weights of the standard file."""
+
+ATTENTION = "onnx/model_attention.onnx"
+"""The standard form with s8 products of attention, over the weights of the standard file, where sums have 32 bits."""
+
+SIGNED = "onnx/model_signed.onnx"
+"""Q/DQ with s8 and zero point 0 only, as TensorRT asks for, over the weights of the standard file."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A name, the plan that made it, of which model, what it says of every weight, and the folder with its graphs."""
+
+    name: str
+    plan: Plan
+    source: Source = field(repr=False)
+    quant_map: QuantMap = field(repr=False)
+    folder: Path
+    graphs: tuple[Graph, ...]
+
+    def pairs(self) -> list[Pair]:
+        """Its graphs on the engines that are installed here, in the order in which the runtime prefers them."""
+        here = cpu().cpu_class
+        found = ranked(self.graphs, lambda graph, engine: effective_class(engine, here))
+        return [pair for pair in found if pair.engine in engines.installed()]
+
+    def load(self, pair: Pair, threads: int | None = None, *, emulated: Path | None = None) -> Engine:
+        """Load one of its graphs; `emulated`: a folder for the exact form of graphs that are not for this CPU."""
+        graph = self.folder / pair.graph.path
+        if emulated is None or pair.fits:
+            return engines.load(pair.engine, graph, threads=threads, precision=pair.graph.precision)
+        return engines.load(
+            "onnxruntime", write_emulated(graph, emulated / f"{self.name}-{graph.stem}.onnx"), threads=threads
+        )
+
+    def size(self, graph: Graph) -> int:
+        """Bytes that an engine reads to run a graph."""
+        return sum((self.folder / name).stat().st_size for name in (graph.path, *graph.data))
+
+
+def write_candidate(
+    source: Source, name: str, plan: Plan, quant_map: QuantMap, folder: Path, wanted: Sequence[str]
+) -> Candidate:
+    """Write the graphs for the engines that are wanted; the standard one is always there, as it holds the weights.
+
+    A plan that only prunes gives one FP32 graph, where optimum and transformers.js look for one.
+    """
+    if quant_map.layers or quant_map.tables:
+        graphs = _write_integer(source.proto, quant_map, folder, wanted)
+    else:
+        graphs = _write_float(source, folder, wanted)
+    return Candidate(name, plan, source, quant_map, folder, graphs)
+
+
+def _write_float(source: Source, folder: Path, wanted: Sequence[str]) -> tuple[Graph, ...]:
+    (folder / GRAPH).parent.mkdir(parents=True)
+    onnx.save_model(source.proto, folder / GRAPH)
+    agreeing = source.fp32.manifest.graphs[0].engines
+    return (Graph(GRAPH, tuple(name for name in agreeing if name in wanted) or agreeing, "fp32"),)
+
+
+def _write_integer(proto: Any, quant_map: QuantMap, folder: Path, wanted: Sequence[str]) -> tuple[Graph, ...]:
+    classes = quant_map.cpu_classes
+    standard = [engine for engine in ("openvino", "onnxruntime") if engine in wanted]
+    if not quant_map.layers:  # only tables: one graph does for all
+        save_sharing(write_qdq(proto, quant_map, signed=False), {}, folder / "onnx", Path(STANDARD).name)
+        return (Graph(STANDARD, tuple(reversed(standard)), "int8", classes),)
+    others = {}
+    graphs: tuple[Graph, ...] = (Graph(STANDARD, tuple(standard), "int8", classes),)
+    if quant_map.products and "openvino" in wanted:
+        others[Path(ATTENTION).name] = write_qdq(proto, quant_map, signed=False, signed_sides=True)
+        graphs = (Graph(ATTENTION, ("openvino",), "int8", EXACT_CLASSES, (STANDARD,)), *graphs)
+    if "all" not in quant_map.product_classes:
+        quant_map = replace(quant_map, products={})
+    if "onnxruntime" in wanted:
+        others[Path(FUSED).name] = write_onnxruntime(proto, quant_map)
+        graphs = (Graph(FUSED, ("onnxruntime",), "int8", classes, (STANDARD,)), *graphs)
+    if not at_run_time(quant_map):
+        others[Path(SIGNED).name] = write_qdq(proto, quant_map, signed=True)
+        graphs = (*graphs, Graph(SIGNED, (), "int8", classes, (STANDARD,)))
+    save_sharing(write_qdq(proto, quant_map, signed=False), others, folder / "onnx", Path(STANDARD).name)
+    return graphs
+
+
+def seal_candidate(
+    candidate: Candidate,
+    probed: Sequence[Feature],
+    score: Mapping[str, Any] | None,
+    runners: Mapping[str, Engine],
+) -> Artifact:
+    """Put tokenizer, config, probe and card beside the graphs and seal the folder.
+
+    `score`: what the manifest says of it. `runners`: the FP32 model that it was made of, before any integer, as "fp32",
+    the candidate's own graphs by `measure.check.record_name`.
+    """
+    folder, source = candidate.folder, candidate.source
+    replaced = {name for graph in source.fp32.manifest.graphs for name in (graph.path, *graph.data)}
+    for name in source.fp32.manifest.files:
+        if name not in (*replaced, "probe.npz", "README.md"):
+            link(source.fp32.folder / name, folder / name)
+    write_probe(folder / "probe.npz", probed, source.encoder.pad_id, **runners)
+    manifest: Manifest = replace(
+        source.fp32.manifest,
+        graphs=candidate.graphs,
+        strategy=candidate.plan.name,
+        parents=tuple(f"sha256:{digest}" for digest in (*source.made_from, source.digest)),
+        score=score,
+        tersely_version=__version__,
+        files={},
+    )
+    text = card(f"{source.name}, {candidate.name}", manifest, at_run_time=at_run_time(candidate.quant_map))
+    (folder / "README.md").write_text(text, encoding="utf-8")
+    artifacts.seal(folder, manifest)
+    return artifacts.read(folder, verify=False)
+
+
+def at_run_time(quant_map: QuantMap) -> bool:
+    """Whether engines take the ranges of inputs from each batch."""
+    return any(layer.range is None for layer in quant_map.layers.values())
+
+
+def link(source: Path, place: Path) -> None:
+    """Let two places share one file on disk; where the file system cannot, copy it."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, place)
+    except OSError:
+        shutil.copyfile(source, place)
+
+
+def link_artifact(artifact: Artifact, folder: Path) -> None:
+    """A second artifact with the same files on disk, but for those that graphs keep their weights in.
+
+    From 1.21 on onnx reads no external data from a file with a second name ("potential hardlink attack").
+    """
+    weights = {name for graph in artifact.manifest.graphs for name in graph.data}
+    for name in (*artifact.manifest.files, MANIFEST):
+        if name in weights:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(artifact.folder / name, folder / name)
+        else:
+            link(artifact.folder / name, folder / name)

@@ -1,0 +1,168 @@
+"""What is to be compressed, a model folder or a bare ONNX graph, as one FP32 artifact and its graph in plain form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from .. import __version__, engines, tasks
+from .. import artifact as artifacts
+from ..artifact import Artifact, Graph, Manifest, sha256
+from ..errors import UserError
+from ..export import GRAPH, export, pack
+from ..folder import ModelFolder, make_task, open_folder, read_config, read_encoder
+from ..graphs.read import graph_path, read_graph, unfold
+from ..options import TaskOptions
+from ..probe import probe_batches, probe_examples, probe_features, write_probe
+from ..progress import SILENT, Progress
+from ..tasks import Encoder, SequenceClassification, Task
+
+WEIGHTS = ("*.safetensors", "*.bin")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What the user named: config, task and tokenizer are read, the weights are not yet. `graph`: a bare ONNX file."""
+
+    name: str
+    folder: ModelFolder
+    graph: Path | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of its weights on disk, about what its FP32 graph takes."""
+        if self.folder.template is not None:
+            return int(sum(4 * weight.numel() for weight in self.folder.template.parameters()))
+        files = [self.graph] if self.graph else [file for kind in WEIGHTS for file in self.folder.path.glob(kind)]
+        return sum(file.stat().st_size for file in files)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The model by name, its FP32 artifact, its graph as `graphs.read.unfold` leaves it, its task and tokenizer.
+
+    `digest`: sha256 of the graph that everything is made from: the file that was named, or the exported one.
+    `made_from`: the digests of what it was pruned from, the user's model first; none for that one itself.
+    """
+
+    name: str
+    fp32: Artifact
+    proto: Any = field(repr=False)
+    task: Task
+    encoder: Encoder
+    digest: str
+    made_from: tuple[str, ...] = ()
+
+
+def find_origin(model: str | Path | None, graph: str | Path | None, options: TaskOptions) -> Origin:
+    """Read config, task and tokenizer of a model folder, or of a graph: in `model`, else beside it."""
+    if graph is not None:
+        file = graph_path(graph)
+        return Origin(_name(file), _open(model or _beside(file), options), file)
+    if model is None:
+        raise UserError("The '--model_name_or_path' option is needed.", hint="Or --input_infer_model_path FILE.onnx.")
+    if artifacts.is_artifact(model):
+        inner = Path(model) / GRAPH
+        hint = f"Or from its graph: --input_infer_model_path {inner}" if inner.is_file() else None
+        what = "This is an artifact already; compress starts from the fine-tuned model folder."
+        raise UserError(what, where=str(model), hint=hint)
+    return Origin(Path(model).resolve().name, open_folder(model, options))
+
+
+def open_source(origin: Origin, scratch: Path, *, input_dtype: str = "int64", progress: Progress = SILENT) -> Source:
+    """Export the model folder, or read the bare graph; both are compared with what they come from."""
+    folder = origin.folder
+    if origin.graph is not None:
+        proto = read_graph(origin.graph)
+        fp32 = _artifact_of(proto, origin.graph, folder, scratch / "fp32")
+        return Source(origin.name, fp32, proto, folder.task, folder.encoder, sha256(origin.graph))
+    done = export(folder, scratch / "fp32", input_dtype=input_dtype, progress=progress).artifact
+    proto = unfold(onnx.load(done.path(GRAPH)))
+    return Source(origin.name, done, proto, folder.task, folder.encoder, sha256(done.path(GRAPH)))
+
+
+def open_pruned(
+    folder: ModelFolder, origin: Source, place: Path, *, input_dtype: str = "int64", progress: Progress = SILENT
+) -> Source:
+    """Export a smaller model that was made of the origin, and compare it with torch as the origin was."""
+    done = export(folder, place, input_dtype=input_dtype, progress=progress).artifact
+    proto = unfold(onnx.load(done.path(GRAPH)))
+    digest = sha256(done.path(GRAPH))
+    return Source(origin.name, done, proto, folder.task, folder.encoder, digest, (*origin.made_from, origin.digest))
+
+
+def _beside(file: Path) -> Path:
+    """The folder with the graph's config and tokenizer: its own, or the one above as optimum lays it out."""
+    for folder in (file.parent, file.resolve().parent.parent):
+        if (folder / "config.json").is_file():
+            return folder
+    raise UserError(
+        "There is no config.json beside the graph, so that its task and tokenizer are not known.",
+        where=str(file),
+        hint="Name the model's folder with --model_name_or_path.",
+    )
+
+
+def _name(file: Path) -> str:
+    """A graph's own name, or that of its folder where it has the usual one: NAME/model.onnx, NAME/onnx/model.onnx."""
+    if file.stem != Path(GRAPH).stem:
+        return file.stem
+    folder = file.resolve().parent
+    return (folder.parent if folder.name == Path(GRAPH).parent.name else folder).name or file.stem
+
+
+def _open(path: str | Path, options: TaskOptions) -> ModelFolder:
+    """Open the folder of a graph; an artifact's own settings (length, metric …) are the defaults."""
+    if not artifacts.is_artifact(path):
+        return open_folder(path, options)
+    settings = tasks.to_json(tasks.from_json(artifacts.read(path).manifest.task))
+    config = read_config(path)
+    task = make_task(settings.pop("name"), settings, options, config, where=str(path))
+    return ModelFolder(Path(path), config, task, read_encoder(path, config))
+
+
+def _artifact_of(proto: Any, file: Path, folder: ModelFolder, place: Path) -> Artifact:
+    (place / GRAPH).parent.mkdir(parents=True)
+    onnx.save_model(proto, place / GRAPH)
+    engine = engines.load("onnxruntime", place / GRAPH)
+    task, encoder = folder.task, folder.encoder
+    probed = probe_features(task, encoder, probe_examples(task))
+    _check_outputs(engine, probe_batches(probed, encoder.pad_id)[0], task, file)
+    write_probe(place / "probe.npz", probed, encoder.pad_id, fp32=engine)
+    dtype = proto.graph.input[0].type.tensor_type.elem_type
+    manifest = Manifest(
+        task=tasks.to_json(task),
+        model_type=str(folder.config["model_type"]),
+        inputs=engine.inputs,
+        input_dtype="int32" if dtype == onnx.TensorProto.INT32 else "int64",
+        pad_token_id=encoder.pad_id,
+        graphs=(Graph(GRAPH, ("onnxruntime", "openvino"), "fp32"),),
+        tersely_version=__version__,
+    )
+    pack(place, folder, manifest)
+    return artifacts.read(place)
+
+
+def _check_outputs(engine: Any, batch: Any, task: Task, file: Path) -> None:
+    """Run one batch; refuse a graph that the model does not fit: too few rows in its tables, or other outputs."""
+    try:
+        outputs = engine.run(batch)
+    except Exception as error:  # its exceptions share no base class but this one
+        reason = str(error).splitlines()[0]
+        what = f"The graph does not run on what the tokenizer gives: {reason}"
+        raise UserError(what, where=str(file), hint="Do the two belong together?") from error
+    rows, length = batch["input_ids"].shape
+    shape = (rows,) if isinstance(task, SequenceClassification) else (rows, length)
+    one = len(task.outputs) == 1
+    expected = (*shape, len(task.labels)) if one else shape
+    if [array.shape for array in outputs] != [expected] * len(task.outputs):
+        shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in zip(engine.outputs, outputs, strict=True))
+        raise UserError(
+            f"The graph does not give what {task.name} needs ({', '.join(task.outputs)} "
+            f"{list(expected)}). Got: {shapes}.",
+            where=str(file),
+            hint="Does the graph belong to this config.json?",
+        )

@@ -1,0 +1,177 @@
+"""Time every graph of an artifact on every engine here, and remember the fastest of those that answer as recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, log
+from pathlib import Path
+
+from .. import artifact as artifacts
+from .. import engines
+from ..artifact import Artifact, Graph
+from ..engines.cpu import Cpu, cpu
+from ..engines.engine import Batch, Engine
+from ..errors import Failure, UserError
+from ..progress import SILENT, Progress
+from ..runtime import open_encoder
+from ..runtime.choose import Pair
+from ..runtime.remember import Remembered, prepare, remember
+from ..tasks import from_json
+from .benchmark import Contestant, Timing, alternate, full_batch
+from .check import FILE, read_probe, replay, runnable
+
+BATCH_SIZES = (1, 16)
+LENGTH = 128
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A graph on an engine in an arithmetic."""
+
+    graph: Graph
+    engine: str
+    precision: str
+
+    @property
+    def spelling(self) -> str:
+        """The engine as options spell it."""
+        return f"{self.engine}-bf16" if self.precision == "bf16" else self.engine
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The timing of one contender for one number of threads and one batch; its model is the graph."""
+
+    threads: int
+    batch: int
+    length: int
+    timing: Timing
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The fastest with so many threads, and how many times as fast it is as what `auto` took before."""
+
+    threads: int
+    graph: str
+    engine: str
+    before: str
+    gain: float
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What was measured, what was chosen, who was left out (name, reason), and the file that remembers it."""
+
+    cpu: Cpu
+    cells: tuple[Cell, ...]
+    chosen: tuple[Chosen, ...]
+    left_out: Mapping[str, str]
+    place: Path
+
+
+def tune(
+    folder: str | Path,
+    *,
+    threads: Sequence[int] | None = None,
+    batch_sizes: Sequence[int] = BATCH_SIZES,
+    seconds: float = 2.0,
+    progress: Progress = SILENT,
+) -> Tuned:
+    """Take turns, batch by batch; the best geometric mean over the batches is remembered for each number of threads.
+
+    Takes about (threads × batch sizes × contenders × `seconds`). `threads`: one and all cores where None.
+    """
+    opened = artifacts.read(folder)
+    here = cpu()
+    counts = _checked(sorted({1, here.cores}) if threads is None else threads, batch_sizes, seconds)
+    prepare()
+    task, vocabulary = from_json(opened.manifest.task), open_encoder(opened).vocab_size
+    length = min(LENGTH, task.max_seq_length)
+    field, left_out = eligible(opened, contenders(runnable(opened), here.bf16))
+    cells: list[Cell] = []
+    chosen: dict[int, Chosen] = {}
+    for count in counts:
+        runners = [_load(opened, contender, count) for contender in field]
+        for batch_size in batch_sizes:
+            batch = full_batch(batch_size, length, vocabulary)
+            competing = [
+                Contestant(contender.graph.path, contender.spelling, _work(runner, batch))
+                for contender, runner in zip(field, runners, strict=True)
+            ]
+            title = f"tune: batch {batch_size}, length {length}, {count} thread{'s' if count > 1 else ''}"
+            timings = alternate(competing, competing[0].label, seconds=seconds, title=title, progress=progress)
+            cells += [Cell(count, batch_size, length, timing) for timing in timings]
+        chosen[count] = fastest(count, cells)
+    found = {(one.graph.path, one.spelling): one for one in field}
+    best = {count: found[pick.graph, pick.engine] for count, pick in chosen.items()}
+    remembered = {count: Remembered(one.graph.path, one.engine, one.precision) for count, one in best.items()}
+    place = remember(opened.folder, remembered)
+    return Tuned(here, tuple(cells), tuple(chosen.values()), left_out, place)
+
+
+def contenders(offered: Sequence[Pair], bf16: bool) -> list[Contender]:
+    """The pairs in their own precision, the untuned choice first, and FP32 graphs in bf16 where the CPU has it."""
+    found = [Contender(pair.graph, pair.engine, pair.graph.precision) for pair in offered]
+    for pair in offered:
+        if bf16 and pair.graph.precision == "fp32" and "bf16" in engines.ENGINES[pair.engine].precisions:
+            found.append(Contender(pair.graph, pair.engine, "bf16"))
+    return found
+
+
+def eligible(opened: Artifact, offered: Sequence[Contender]) -> tuple[list[Contender], dict[str, str]]:
+    """Those that load and answer as recorded; and why each of the others was left out. Speed excuses no wrong answer.
+
+    An artifact without a probe, or without this graph's logits in it, cannot be judged: all that load may compete.
+    """
+    probe = read_probe(opened) if FILE in opened.manifest.files else None
+    task = from_json(opened.manifest.task)
+    fit, left_out = [], {}
+    for one in offered:
+        name = f"{one.graph.path} {one.spelling}"
+        try:
+            runner = _load(opened, one, 1)
+        except UserError as error:
+            left_out[name] = error.what
+            continue
+        if probe is not None and replay(probe, task, one.graph, runner).verdict == "moved":
+            left_out[name] = "Its answers are not those recorded."
+            continue
+        fit.append(one)
+    if not fit:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
+        raise Failure(
+            f"There is nothing to choose from. {reasons}",
+            where=str(opened.folder),
+            hint=f"See: tersely check {opened.folder}",
+        )
+    return fit, left_out
+
+
+def fastest(threads: int, cells: Sequence[Cell]) -> Chosen:
+    """The best geometric mean of ratios over the batches with so many threads; the first cell's is the baseline."""
+    logs: dict[tuple[str, str], list[float]] = {}
+    for cell in cells:
+        if cell.threads == threads:
+            logs.setdefault((cell.timing.model, cell.timing.engine), []).append(log(cell.timing.ratio))
+    means = {name: exp(sum(values) / len(values)) for name, values in logs.items()}
+    best, first = max(means, key=lambda name: means[name]), next(iter(means))
+    return Chosen(threads, *best, before=" ".join(first), gain=means[best])
+
+
+def _load(opened: Artifact, one: Contender, threads: int) -> Engine:
+    return engines.load(one.engine, opened.path(one.graph.path), threads=threads, precision=one.precision)
+
+
+def _work(runner: Engine, batch: Batch) -> Callable[[], object]:
+    return lambda: runner.run(batch)
+
+
+def _checked(threads: Sequence[int], batch_sizes: Sequence[int], seconds: float) -> list[int]:
+    for option, values in (("threads", threads), ("batch_sizes", batch_sizes)):
+        if not values or min(values) < 1:
+            raise UserError(f"The '{option}' option must hold numbers of at least 1. Got {list(values)}.")
+    if not 0 < seconds < float("inf"):
+        raise UserError(f"The 'seconds' option must be above 0. Got {seconds}.")
+    return sorted(set(threads))

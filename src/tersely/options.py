@@ -1,0 +1,79 @@
+"""Options that several commands share: names, types, help. A field left at None was not set."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .errors import UserError, nearest
+
+KINDS = {
+    "sequence_classification": ("sequence_classification", "single_label_classification"),
+    "multi_label_classification": ("sequence_classification", "multi_label_classification"),
+    "regression": ("sequence_classification", "regression"),
+    "token_classification": ("token_classification", None),
+    "question_answering": ("question_answering", None),
+}
+"""What `--task` takes: the task and the kind of answer that it stands for."""
+
+
+def option(help: str, default: Any = None) -> Any:
+    """Declare a field with its help text."""
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass(frozen=True)
+class TaskOptions:
+    """How rows become features and logits become a score. What is not set comes with the model."""
+
+    task: str | None = option(f"{', '.join(KINDS)} (read from the model where it can be)")
+    metric: str | None = option("the number that chooses; the task's own unless set")
+    max_seq_length: int | None = option("pieces a sequence may have (128; question answering 384)")
+    doc_stride: int | None = option("pieces that two windows of one context share (128, at most half of the room)")
+    n_best_size: int | None = option("starts and ends to look at for an answer (20)")
+    max_answer_length: int | None = option("pieces an answer may have (30)")
+    max_query_length: int | None = option("pieces a question may have (64)")
+    null_score_diff_threshold: float | None = option("how much better 'no answer' must be to be given (0)")
+    no_answer: bool | None = option("questions may have no answer, as in SQuAD 2")
+    answer_language: str | None = option("auto, en (SQuAD's rule) or zh (CMRC 2018's rule)")
+
+    def __post_init__(self) -> None:
+        if self.task is not None and self.task not in KINDS:
+            raise UserError(f"There is no task '{self.task}' (option '--task').", hint=nearest(self.task, KINDS))
+        for name in ("max_seq_length", "n_best_size", "max_answer_length", "max_query_length"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UserError(f"The '--{name}' option must be at least 1. Got {value}.")
+        if self.doc_stride is not None and self.doc_stride < 0:
+            raise UserError(f"The '--doc_stride' option must be at least 0. Got {self.doc_stride}.")
+        if self.answer_language not in (None, "auto", "en", "zh"):
+            raise UserError(f"The '--answer_language' option is auto, en or zh. Got '{self.answer_language}'.")
+
+    def chosen(self) -> dict[str, Any]:
+        """The settings that were given, without `task`."""
+        return {name: value for name, value in asdict(self).items() if value is not None and name != "task"}
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """Where rows come from and which columns hold what."""
+
+    train_file: str | None = option("rows to train on (csv, tsv, json, jsonl, parquet, CoNLL txt, SQuAD json)")
+    eval_file: str | None = option("rows to score on")
+    test_file: str | None = option("rows that choose nothing and report at the end")
+    dataset: str | None = option("a data set's name ('clue tnews', 'glue mrpc', msra_ner, cmrc2018) or folder")
+    data_dir: str | None = option("where data sets' names are looked up ($TERSELY_DATA)")
+    header: bool | None = option("whether csv and tsv files begin with column names (seen by itself unless set)")
+    text_column: str | None = option("column of the text")
+    text_pair_column: str | None = option("column of the second text")
+    label_column: str | None = option("column of the label")
+    words_column: str | None = option("column of the words")
+    tags_column: str | None = option("column of the tags")
+    question_column: str | None = option("column of the question")
+    context_column: str | None = option("column of the context")
+    answers_column: str | None = option("column of the answers")
+
+    def folder(self) -> str | None:
+        """Where data sets lie."""
+        return self.data_dir or os.environ.get("TERSELY_DATA")

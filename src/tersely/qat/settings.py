@@ -1,0 +1,83 @@
+"""Options of quantization-aware training, checked: the start, the ranges, the losses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError, nearest
+from ..folder import ModelFolder
+from ..quantize.weights import CPU_CLASSES, KINDS
+from ..train.loss_settings import Augment, Criterion, check_losses, check_number, function_name, teacher_name
+
+MOVING, WINDOW, AT_RUN_TIME = "moving_average_abs_max", "range_abs_max", "abs_max"
+RANGES = (MOVING, WINDOW, AT_RUN_TIME)
+
+
+@dataclass(frozen=True)
+class QatSettings:
+    """What `qat` is told; every option of SPEC's table by its name.
+
+    >>> QatSettings(activation_quantize_type="absmax")
+    Traceback (most recent call last):
+    tersely.errors.UserError: There is no 'activation_quantize_type' called 'absmax'. Did you mean 'abs_max'?
+    """
+
+    weight_quantize_type: str = "channel_wise_abs_max"
+    activation_quantize_type: str = MOVING
+    moving_rate: float = 0.9
+    use_pact: bool = True
+    """Of no effect with ranges taken at run time: an engine has nothing to clip by."""
+    pact_rate: float = 20.0
+    """Times the learning rate. A clip is learnt as a share of where it began, so that this is a relative speed."""
+    pact_decay: float = 0.0
+    """Weight decay of that share: draws clips towards 0."""
+    cpu_classes: str = "all"
+    algo_list: tuple[str, ...] = ("mse", "KL", "min_max")
+    """Calibrators to start from: the one whose logits move least."""
+    smooth: str | float = "auto"
+    distill_hidden: float = 0.0
+    distill_logits: float = 1.0
+    distill_temperature: float = 1.0
+    label_loss: float = 1.0
+    teacher: Path | ModelFolder | None = None
+    """A model folder, or the model that this one was pruned from; None: the model itself, in FP32."""
+    augment: Augment | None = None
+    """Applied to each batch before teacher and student see it; from Python only."""
+    criterion: Criterion | None = None
+    """In the place of the task's own loss; from Python only."""
+
+    def __post_init__(self) -> None:
+        known = {
+            "weight_quantize_type": KINDS,
+            "activation_quantize_type": RANGES,
+            "cpu_classes": CPU_CLASSES,
+        }
+        for name, words in known.items():
+            if getattr(self, name) not in words:
+                what = f"There is no '{name}' called '{getattr(self, name)}'."
+                raise UserError(what, hint=nearest(str(getattr(self, name)), words))
+        check_number("moving_rate", self.moving_rate, lambda value: 0 <= value < 1, "from 0 to below 1")
+        check_number("pact_rate", self.pact_rate, lambda value: value > 0, "a number above 0")
+        check_number("pact_decay", self.pact_decay, lambda value: value >= 0, "a number, 0 or more")
+        check_losses(self)
+        if self.criterion is not None and not self.label_loss:
+            raise UserError("The 'criterion' option has no effect with 'label_loss' 0.", hint="Leave it out.")
+
+    @property
+    def distils(self) -> bool:
+        """Whether there is anything to learn from the teacher; if not, training is plain fine-tuning."""
+        return self.distill_hidden > 0 or self.distill_logits > 0
+
+    @property
+    def clips(self) -> bool:
+        """Whether clips are learnt."""
+        return self.use_pact and self.activation_quantize_type != AT_RUN_TIME
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain types; a function by its name."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain |= {name: function_name(plain[name]) for name in ("augment", "criterion")}
+        plain["algo_list"] = list(self.algo_list)
+        return {**plain, "teacher": teacher_name(self.teacher)}

@@ -1,0 +1,66 @@
+"""Write both reports beside the result, each whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+from .markdown import MARK, markdown
+from .page import GENERATOR, page
+from .run import Run, read_run, run_of
+
+REPORTS = ("report.html", "report.md")
+_MARKS = {"report.html": f'<meta name="generator" content="{GENERATOR}">', "report.md": MARK}
+_HEAD = 2000
+"""Characters in which a report says that it is one."""
+
+
+def write_report(folder: str | Path) -> tuple[Path, Path]:
+    """Draw a finished run's reports and give their paths; what stood there is replaced if it was a report."""
+    folder = Path(folder)
+    run = read_run(folder)
+    paths = tuple(folder / name for name in REPORTS)
+    for path in paths:
+        if path.exists() and not is_report(path):
+            raise UserError(
+                "This file was not written by tersely, and is not replaced.", where=str(path), hint="Move it."
+            )
+    try:
+        for path, text in zip(paths, _drawn(run).values(), strict=True):
+            _write(path, text)
+    except OSError as error:
+        raise UserError(f"The report cannot be written: {error.strerror}.", where=str(folder)) from None
+    return paths[0], paths[1]
+
+
+def draw_reports(content: Any) -> dict[str, str]:
+    """The reports by file name, of what a `result.json` holds."""
+    return _drawn(run_of(content))
+
+
+def is_report(path: Path) -> bool:
+    """Whether a file is a report that this wrote."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as stream:
+            return _MARKS[path.name] in stream.read(_HEAD)
+    except OSError:
+        return False
+
+
+def _drawn(run: Run) -> dict[str, str]:
+    return dict(zip(REPORTS, (page(run), markdown(run)), strict=True))
+
+
+def _write(path: Path, text: str) -> None:
+    handle, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+        Path(scratch).chmod(0o644)
+        Path(scratch).replace(path)
+    except BaseException:
+        Path(scratch).unlink(missing_ok=True)
+        raise

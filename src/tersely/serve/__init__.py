@@ -1,0 +1,1 @@
+"""`tersely serve`: artifacts behind HTTP. Starlette and uvicorn; no torch, no transformers."""

@@ -1,0 +1,79 @@
+"""What Prometheus reads: requests, errors, what waits, batch sizes, latencies. Right with several workers too."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+
+FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""Where workers put their numbers, each in files of its own. The client reads this variable when it is imported."""
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+ROWS = (1, 2, 4, 8, 16)
+SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+
+
+class Metrics:
+    """The numbers of this process. Labels are the names of models served and statuses: no request adds new ones."""
+
+    def __init__(self, waiting: Mapping[str, Callable[[], int]]) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "tersely_requests", "Requests answered, by model and status.", ["model", "status"], registry=self._registry
+        )
+        self._errors = Counter(
+            "tersely_errors", "Requests answered with a status of 400 or above.", ["model"], registry=self._registry
+        )
+        self._waiting = Gauge(
+            "tersely_queue_texts",
+            "Texts taken and not yet answered.",
+            ["model"],
+            registry=self._registry,
+            multiprocess_mode="livesum",
+        )
+        self._batches = Histogram(
+            "tersely_batch_rows", "Rows of a batch.", ["model"], registry=self._registry, buckets=ROWS
+        )
+        self._seconds = Histogram(
+            "tersely_request_seconds",
+            "Seconds from a request to its answer.",
+            ["model"],
+            registry=self._registry,
+            buckets=SECONDS,
+        )
+        self._several = FOLDER in os.environ
+        self._read = dict(waiting)
+        self._children: dict[tuple[str, int], Counter] = {}
+        self._latencies = {name: self._seconds.labels(name) for name in waiting}
+        for name in waiting:
+            self._errors.labels(name)
+
+    def answered(self, model: str, status: int, seconds: float) -> None:
+        """Count one request to a model."""
+        child = self._children.get((model, status))
+        if child is None:
+            child = self._children[model, status] = self._requests.labels(model, str(status))
+        child.inc()
+        if status >= 400:
+            self._errors.labels(model).inc()
+        self._latencies[model].observe(seconds)
+        if self._several:  # another process may be the one that is asked
+            self._waiting.labels(model).set(self._read[model]())
+
+    def batches(self, model: str) -> Callable[[int], None]:
+        """What a model's batcher tells the size of each batch."""
+        child = self._batches.labels(model)
+        return lambda rows: child.observe(rows)
+
+    def text(self) -> bytes:
+        """All numbers, of all workers, in Prometheus' format."""
+        for name, read in self._read.items():
+            self._waiting.labels(name).set(read())
+        if not self._several:
+            return generate_latest(self._registry)
+        together = CollectorRegistry()
+        MultiProcessCollector(together)  # type: ignore[no-untyped-call]
+        return generate_latest(together)

@@ -1,0 +1,132 @@
+"""Several processes on one port: the first one loads nothing, starts the others, and starts anew one that died."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from ..errors import Failure, UserError
+from .metrics import FOLDER
+from .settings import Settings
+
+PAUSE = 1.0
+"""Seconds before a worker that died is started anew."""
+
+
+def supervise(settings: Settings, listening: socket.socket, started: Callable[[], None]) -> None:
+    """Run the workers until a signal says stop; all that they took is answered.
+
+    They share one listening socket: what a worker that dies had not yet accepted, the others do.
+    """
+    with tempfile.TemporaryDirectory(prefix="tersely-metrics-") as folder:
+        os.environ[FOLDER] = folder
+        try:
+            _Workers(settings, listening).run(started)
+        finally:
+            del os.environ[FOLDER]
+
+
+class _Workers:
+    def __init__(self, settings: Settings, listening: socket.socket) -> None:
+        self._settings, self._listening = settings, listening
+        self._context = multiprocessing.get_context("spawn")  # engines' threads do not survive a fork
+        self._stop_reader, self._stop_writer = socket.socketpair()
+        self._stop_writer.setblocking(False)
+
+    def run(self, started: Callable[[], None]) -> None:
+        before = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            workers = [self._start() for _ in range(self._settings.workers)]
+            try:
+                if self._all_ready(workers):
+                    started()
+                    self._keep(workers)
+            finally:
+                self._end(workers)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _start(self) -> tuple[BaseProcess, Connection]:
+        ours, theirs = self._context.Pipe(duplex=False)
+        process = self._context.Process(target=_work, args=(self._settings, self._listening, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        return process, ours
+
+    def _all_ready(self, workers: list[tuple[BaseProcess, Connection]]) -> bool:
+        """Wait until every worker has loaded its models; False where a signal came first."""
+        for process, said in workers:
+            if self._stop_reader in wait([said, self._stop_reader]):
+                return False
+            try:
+                word = said.recv()
+            except EOFError:
+                process.join()
+                raise Failure(f"A worker ended while it started (exit code {process.exitcode}).") from None
+            if isinstance(word, UserError):
+                raise word
+        return True
+
+    def _keep(self, workers: list[tuple[BaseProcess, Connection]]) -> None:
+        while True:
+            sentinels: list[Any] = [process.sentinel for process, _ in workers]
+            if self._stop_reader in wait([*sentinels, self._stop_reader]):
+                return
+            for place, (process, _) in enumerate(workers):
+                if process.exitcode is None:
+                    continue
+                sys.stderr.write(
+                    f"tersely: worker {process.pid} ended (exit code {process.exitcode}): a new one starts\n"
+                )
+                _forget(process.pid or 0)
+                if self._stop_reader in wait([self._stop_reader], timeout=PAUSE):
+                    return
+                workers[place] = self._start()
+
+    def _end(self, workers: list[tuple[BaseProcess, Connection]]) -> None:
+        self._listening.close()  # else what arrives now would wait for nobody
+        for process, _ in workers:
+            if process.is_alive():
+                process.terminate()
+        limits = self._settings.limits
+        latest = time.monotonic() + limits.timeout + limits.client_timeout + 5
+        for process, _ in workers:
+            process.join(max(0.0, latest - time.monotonic()))
+            if process.is_alive():
+                process.kill()
+
+    def _stop(self, *_: Any) -> None:
+        with contextlib.suppress(BlockingIOError):  # told already, many times over
+            self._stop_writer.send(b"x")
+
+
+def _forget(worker: int) -> None:
+    """Let what a dead worker had waiting no longer count; its requests do."""
+    from prometheus_client.multiprocess import mark_process_dead
+
+    mark_process_dead(worker)  # type: ignore[no-untyped-call]
+
+
+def _work(settings: Settings, listening: socket.socket, said: Connection) -> None:
+    """Be a worker: say when requests are taken, or what was wrong."""
+    from .run import last_signals, open_models, serve
+
+    parent = multiprocessing.parent_process()
+    try:
+        models = open_models(settings)  # a signal that comes meanwhile ends the process
+    except UserError as error:
+        said.send(error)
+        return
+    with last_signals() as told:
+        serve(models, settings, listening, lambda: said.send("ready"), parent, told)

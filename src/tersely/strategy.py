@@ -1,0 +1,165 @@
+"""Strategy words such as "ptq+embeddings" as plans: steps in the order in which they run, checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from .errors import UserError, nearest
+
+STEPS = {
+    "prune_embeddings": "train rows",
+    "dynabert": "train and eval rows",
+    "qat": "train and eval rows",
+    "ptq": "some rows",
+    "dynamic": "nothing",
+    "embeddings": "nothing",
+}
+"""Every step in the order of execution, with the rows that it cannot do without."""
+
+QUANTIZERS = ("qat", "ptq", "dynamic")
+"""The steps that turn matmuls to INT8; a plan has at most one."""
+
+PRUNERS = ("prune_embeddings", "dynabert")
+"""The steps that make another, smaller model first; the others work on its graph."""
+
+DEMANDS = ("nothing", "some rows", "train rows", "train and eval rows")
+"""What plans need, each with all that the ones before it have."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one strategy does, in order. Made by `parse`."""
+
+    steps: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The steps joined in order: equal plans have equal names, however they were typed."""
+        return "+".join(self.steps)
+
+    @property
+    def needs(self) -> str:
+        """The rows that the plan cannot do without: one of `DEMANDS`."""
+        return max((STEPS[step] for step in self.steps), key=DEMANDS.index)
+
+    @property
+    def quantizer(self) -> str | None:
+        """`qat`, `ptq`, `dynamic`, or None where matmuls stay float."""
+        return next((step for step in self.steps if step in QUANTIZERS), None)
+
+    @property
+    def embeddings(self) -> bool:
+        """Whether the embedding tables become INT8."""
+        return "embeddings" in self.steps
+
+    @property
+    def pruning(self) -> tuple[str, ...]:
+        """The steps that make the model which the others start from: plans with equal ones share it.
+
+        >>> parse("ptq+dynabert").pruning, parse("ptq").pruning
+        (('dynabert',), ())
+        """
+        return tuple(step for step in self.steps if step in PRUNERS)
+
+    def with_quantizer(self, quantizer: str) -> Plan:
+        """The same plan with another quantizer in the place of its own.
+
+        >>> parse("ptq+embeddings").with_quantizer("dynamic").name
+        'dynamic+embeddings'
+        """
+        return Plan(tuple(quantizer if step in QUANTIZERS else step for step in self.steps))
+
+    def candidate(self, algo: str | None = None, rows: str | None = None, *, width: str | None = None) -> str:
+        """Folder name of what the plan makes: for `ptq` with the calibrator and its rows, for `dynabert` the width.
+
+        >>> parse("ptq+embeddings").candidate("mse", "4_1"), parse("dynamic").candidate()
+        ('mse4_1-embeddings', 'dynamic')
+        >>> parse("dynabert+ptq+embeddings").candidate("mse", "4_1", width="width_mult_0.75")
+        'width_mult_0.75-mse4_1-embeddings'
+        """
+        if self.quantizer == "ptq" and (algo is None or rows is None):
+            raise ValueError("A candidate of ptq is named after its calibrator and its rows.")
+        if "dynabert" in self.steps and width is None:
+            raise ValueError("A candidate of dynabert is named after its width.")
+        instead = {"ptq": f"{algo}{rows}", "dynabert": str(width)}
+        return "-".join(instead.get(step, step) for step in self.steps)
+
+
+def parse(text: str) -> Plan:
+    """Read one strategy: steps in any order, between them `+`, `,` or blanks.
+
+    >>> parse("embeddings, ptq").name
+    'ptq+embeddings'
+    >>> parse("dynabert+ptq").steps, parse("dynabert+ptq").needs
+    (('dynabert', 'ptq'), 'train and eval rows')
+    >>> parse("ptq+embedings")
+    Traceback (most recent call last):
+    tersely.errors.UserError: The strategy 'ptq+embedings' has an unknown step 'embedings'. Did you mean 'embeddings'?
+    """
+    if not isinstance(text, str):
+        raise UserError(f"A strategy must be a text such as 'ptq+embeddings'. Got {text!r}.")
+    words = [word for word in re.split(r"[+,\s]+", text) if word]
+    if not words:
+        raise UserError("The strategy is empty.", hint=f"Known steps: {', '.join(STEPS)}.")
+    for word in words:
+        if word not in STEPS:
+            hint = nearest(word.lower(), STEPS)
+            raise UserError(f"The strategy '{text}' has an unknown step '{word}'.", hint=hint)
+    ordered = Plan(tuple(step for step in STEPS if step in words))
+    _refuse_contradiction(ordered, text)
+    for word in words:
+        if words.count(word) > 1:
+            raise UserError(f"The strategy '{text}' names '{word}' twice.", hint=f"Write '{ordered.name}'.")
+    return ordered
+
+
+def parse_all(texts: str | Iterable[str]) -> tuple[Plan, ...]:
+    """Read several strategies; equal ones are one.
+
+    >>> [plan.name for plan in parse_all(["ptq+embeddings", "dynamic", "embeddings+ptq"])]
+    ['ptq+embeddings', 'dynamic']
+    """
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    if not texts:
+        raise UserError("There is no strategy.", hint=f"Name one of the steps {', '.join(STEPS)}.")
+    return tuple(dict.fromkeys(parse(text) for text in texts))
+
+
+def check_rows(plans: Sequence[Plan], *, train: bool, evaluation: bool) -> None:
+    """Refuse plans that need rows which were not given.
+
+    >>> check_rows([parse("ptq")], train=False, evaluation=False)
+    Traceback (most recent call last):
+    tersely.errors.UserError: The strategy 'ptq' needs rows to calibrate on. Name them with --train_file or --eval_file.
+    """
+    for plan in plans:
+        if plan.needs == "some rows" and not (train or evaluation):
+            hint = "Name them with --train_file or --eval_file."
+            raise UserError(f"The strategy '{plan.name}' needs rows to calibrate on.", hint=hint)
+        if plan.needs in ("train rows", "train and eval rows") and not train:
+            hint = f"Name them with --train_file{_without(plan, evaluation)}."
+            raise UserError(f"The strategy '{plan.name}' needs training rows.", hint=hint)
+        if plan.needs == "train and eval rows" and not evaluation:
+            raise UserError(f"The strategy '{plan.name}' needs eval rows.", hint="Name them with --eval_file.")
+
+
+def _without(plan: Plan, rows: bool) -> str:
+    """What else could be asked for without training rows, as the end of a sentence."""
+    rest = Plan(tuple(step for step in plan.steps if STEPS[step] not in ("train rows", "train and eval rows")))
+    if not rest.steps or (rest.needs == "some rows" and not rows):
+        return ""
+    return f", or write --strategy {rest.name}"
+
+
+def _refuse_contradiction(plan: Plan, text: str) -> None:
+    several = [step for step in plan.steps if step in QUANTIZERS]
+    if len(several) < 2:
+        return
+    valid = ["+".join(step for step in plan.steps if step not in several or step == one) for one in several]
+    choices, flags = " or ".join(f"'{one}'" for one in valid), " ".join(f"--strategy {one}" for one in valid)
+    raise UserError(
+        f"The strategy '{text}' holds {' and '.join(several)}, of which a strategy has one at most.",
+        hint=f"Write {choices}, or several strategies: {flags}",
+    )

@@ -1,0 +1,163 @@
+"""Options of transformers' TrainingArguments: which are taken, and between which bounds."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainingArguments
+
+from ..engines.cpu import cpu
+from ..errors import UserError, nearest
+from ..tasks import Task
+
+DECIDED = {
+    "eval_strategy": "Rows are scored whenever a checkpoint is saved: see --save_strategy.",
+    "load_best_model_at_end": "The best checkpoint is always kept.",
+    "metric_for_best_model": "Use --metric.",
+    "greater_is_better": "The metric says so itself: see --metric.",
+    "save_total_limit": "The best and the last checkpoint are kept until the end.",
+    "save_only_model": "A run that was killed needs the rest to go on.",
+    "resume_from_checkpoint": "A run that was killed goes on by itself when it is started again.",
+    "disable_tqdm": "Progress is shown in its own way.",
+    "remove_unused_columns": "Columns are named with --text_column and the like.",
+    "do_train": "It always trains.",
+    "do_eval": "It always scores the eval rows.",
+    "do_predict": "Use tersely predict.",
+    "push_to_hub": "Nothing leaves this machine.",
+}
+"""Options that fine-tuning decides for itself, with what to tell who sets one."""
+WITHOUT_EFFECT = {
+    "prediction_loss_only", "eval_do_concat_batches", "eval_use_gather_object", "eval_accumulation_steps",
+    "include_for_metrics", "batch_eval_metrics", "bf16_full_eval", "fp16_full_eval", "label_names",
+    "length_column_name", "train_sampling_strategy", "hub_token", "hub_private_repo", "hub_model_id", "hub_strategy",
+    "hub_always_push", "hub_revision",
+}  # fmt: skip
+"""Options of parts of the trainer that are not used here."""
+AT_LEAST_ONE = (
+    "per_device_train_batch_size",
+    "per_device_eval_batch_size",
+    "gradient_accumulation_steps",
+    "logging_steps",
+    "save_steps",
+)
+ABOVE_ZERO = ("num_train_epochs", "learning_rate")
+NOT_NEGATIVE = ("seed", "data_seed", "weight_decay", "warmup_steps", "warmup_ratio", "max_grad_norm")
+MAX_SEED = 2**32 - 1
+DEVICES = ("cpu", "gpu", "cuda")
+
+
+class DeviceWarning(UserWarning):
+    """The device that was asked for is not there."""
+
+
+def training_arguments(training: Mapping[str, Any], task: Task, work: Path) -> TrainingArguments:
+    """Put the options together with what fine-tuning decides for itself."""
+    return arguments_with(
+        training,
+        work,
+        load_best_model_at_end=True,
+        metric_for_best_model=f"eval_{task.metric}",
+        greater_is_better=task.metrics[task.metric].greater_is_better,
+    )
+
+
+def arguments_with(training: Mapping[str, Any], work: Path, **decided: Any) -> TrainingArguments:
+    """Put the options together with what a training decides for itself."""
+    settings = {"per_device_eval_batch_size": 16, "logging_steps": 10, **checked(training)}
+    if settings.get("bf16") and not cpu().bf16 and not torch.cuda.is_available():
+        raise UserError(
+            f"The '--bf16' option needs a CPU with bf16 instructions; this one ({cpu().name}) has none.",
+            hint="Leave it out: without them bf16 is slower than FP32.",
+        )
+    by_steps = settings.get("save_steps") is not None
+    settings.setdefault("save_strategy", "steps" if by_steps else "epoch")
+    settings["eval_strategy"] = settings["save_strategy"]
+    settings.setdefault("eval_steps", settings.get("save_steps"))
+    settings.setdefault("use_cpu", use_cpu(None))
+    settings.setdefault("dataloader_pin_memory", False)
+    settings.setdefault("report_to", [])
+    try:
+        return TrainingArguments(
+            output_dir=str(work),
+            save_total_limit=1,
+            disable_tqdm=True,
+            remove_unused_columns=False,
+            **decided,
+            **settings,
+        )
+    except (TypeError, ValueError) as error:
+        raise UserError(f"A training option cannot be taken: {error}") from None
+
+
+def steps_of(arguments: TrainingArguments, rows: int) -> int:
+    """How many steps a run will take."""
+    if arguments.max_steps > 0:
+        return int(arguments.max_steps)
+    batches = -(-rows // (arguments.per_device_train_batch_size * arguments.world_size))
+    steps: int = math.ceil(-(-batches // arguments.gradient_accumulation_steps) * arguments.num_train_epochs)
+    return steps
+
+
+def checked(training: Mapping[str, Any]) -> dict[str, Any]:
+    """Refuse what would have no effect or cannot be; translate what transformers has no name for.
+
+    >>> checked({"warmup_ratio": 0.1, "optim": "adamw", "device": "cpu"})
+    {'warmup_steps': 0.1, 'use_cpu': True}
+    """
+    for name in training:
+        if name in DECIDED or name in WITHOUT_EFFECT:
+            raise UserError(f"The '--{name}' option has no effect here.", hint=DECIDED.get(name, "Leave it out."))
+    return translated(training)
+
+
+def translated(training: Mapping[str, Any]) -> dict[str, Any]:
+    """Check bounds; put `warmup_ratio`, the optimizer `adamw` and `device` as transformers has them."""
+    settings = dict(training)
+    for name, value in settings.items():
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            _check(name, value)
+    if settings.get("max_steps") == 0:
+        raise UserError("The '--max_steps' option must be at least 1. Got 0.")
+    if settings.get("optim") == "adamw":
+        del settings["optim"]  # the trainer's own choice is the fastest form of it
+    if (ratio := settings.pop("warmup_ratio", None)) is not None:
+        if ratio >= 1 or (ratio and settings.get("warmup_steps")):
+            raise UserError("The '--warmup_ratio' option is a share below 1, without --warmup_steps.")
+        settings["warmup_steps"] = settings.get("warmup_steps") or ratio
+    if (device := settings.pop("device", None)) is not None:
+        settings["use_cpu"] = use_cpu(device)
+    return settings
+
+
+def use_cpu(device: Any) -> bool:
+    """Whether `device` is the CPU: `cpu`, `gpu` or `cuda`, `gpu:0`; None: the best there is. Without a GPU it warns."""
+    if device is None:
+        return not torch.cuda.is_available()
+    kind, _, number = str(device).lower().partition(":")
+    if kind not in DEVICES:
+        raise UserError(f"The '--device' option cannot be '{device}'.", hint=nearest(kind, DEVICES))
+    if number not in ("", "0"):
+        hint = "Choose among several with the environment variable CUDA_VISIBLE_DEVICES."
+        raise UserError(f"The '--device' option is cpu or gpu, without a number. Got '{device}'.", hint=hint)
+    if kind != "cpu" and not torch.cuda.is_available():
+        warnings.warn(f"There is no GPU for '--device {device}': the CPU is used.", DeviceWarning, stacklevel=2)
+        return True
+    return kind == "cpu"
+
+
+def _check(name: str, value: float) -> None:
+    if not math.isfinite(value):
+        raise UserError(f"The '--{name}' option must be a number. Got {value}.")
+    if name in AT_LEAST_ONE and value < 1:
+        raise UserError(f"The '--{name}' option must be at least 1. Got {value}.")
+    if name in ABOVE_ZERO and value <= 0:
+        raise UserError(f"The '--{name}' option must be above 0. Got {value}.")
+    if name in NOT_NEGATIVE and value < 0:
+        raise UserError(f"The '--{name}' option must not be negative. Got {value}.")
+    if name in ("seed", "data_seed") and value > MAX_SEED:
+        raise UserError(f"The '--{name}' option must be at most {MAX_SEED}. Got {value}.")
