@@ -7,10 +7,12 @@ PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 # One thread a worker: two workers with two threads each would fight over two cores.
 PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest --no-loadscope-reorder
 
-.PHONY: demo test test-all check fmt lint type docs site clean
+.PHONY: demo test test-all check fmt lint type docs site wheel release-notes clean
 
-demo: $(STAMP)-demo
-	$(BIN)/tersely demo
+demo:
+	@echo "make demo: about eight minutes on two cores: two or three to install, the first time, five to run."
+	@$(MAKE) --no-print-directory $(STAMP)-demo
+	@$(BIN)/tersely demo
 
 test: $(STAMP)-dev lint type
 	rm -f .coverage .coverage.*
@@ -40,6 +42,14 @@ docs: $(STAMP)-dev
 # Open site/index.html, or serve it: $(BIN)/python -m http.server --directory site
 site: docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
+# dist/: the wheel and the sdist. The sdist builds the same wheel: tests/test_wheel.py.
+wheel: $(STAMP)-dev
+	rm -rf build dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+
+release-notes: $(STAMP)-dev
+	@$(BIN)/python docs/release_notes.py
 
 clean:
 	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .coverage* build dist

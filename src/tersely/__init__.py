@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .reload import load_model
     from .trainer import OFA, CompressionArguments, PdArgumentParser, Trainer
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.2.0"
 __all__ = [
     "OFA",
     "CompressionArguments",

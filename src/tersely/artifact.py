@@ -86,6 +86,13 @@ def seal(folder: Path, manifest: Manifest) -> None:
 def read(folder: str | Path, *, verify: bool = True) -> Artifact:
     """Open an artifact; every file must be there, unchanged, inside the folder."""
     folder = existing(folder, "folder")
+    manifest = read_manifest(folder)
+    _check_files(folder, manifest, verify)
+    return Artifact(folder, manifest)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """What the artifact says of itself, every name in it a path inside the folder. The files are not looked at."""
     place = folder / MANIFEST
     if not place.is_file():
         raise UserError(
@@ -94,8 +101,10 @@ def read(folder: str | Path, *, verify: bool = True) -> Artifact:
             hint="Make one with: tersely export",
         )
     manifest = fill(Manifest, _content(place), "The manifest", where=str(place))
-    _check_files(folder, manifest, verify)
-    return Artifact(folder, manifest)
+    for name in _names(manifest):
+        if not _inside(folder, name):
+            raise UserError(f"The manifest names a path outside of the folder: {name!r}.", where=str(folder))
+    return manifest
 
 
 def sha256(path: Path) -> str:
@@ -118,15 +127,13 @@ def _content(place: Path) -> Any:
         raise UserError(
             f"The artifact has format version {version}; this tersely reads version {FORMAT_VERSION}.",
             where=str(place),
-            hint="Update tersely: pip install -U tersely" if isinstance(version, int) else "Make it anew.",
+            hint="Update tersely." if isinstance(version, int) else "Make it anew.",
         )
     return content
 
 
 def _check_files(folder: Path, manifest: Manifest, verify: bool) -> None:
-    for name in (*manifest.files, *(graph.path for graph in manifest.graphs)):
-        if not _inside(folder, name):
-            raise UserError(f"The manifest names a path outside of the folder: {name!r}.", where=str(folder))
+    for name in _names(manifest):
         if not (folder / name).is_file():
             raise UserError(f"The file '{name}' is missing.", where=str(folder), hint="Copy the whole folder again.")
         if name not in manifest.files:
@@ -139,6 +146,10 @@ def _check_files(folder: Path, manifest: Manifest, verify: bool) -> None:
                     where=str(folder),
                     hint="Copy the whole folder again.",
                 )
+
+
+def _names(manifest: Manifest) -> tuple[str, ...]:
+    return (*manifest.files, *(graph.path for graph in manifest.graphs))
 
 
 def _inside(folder: Path, name: str) -> bool:

@@ -45,11 +45,30 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def missing_package(package: str, needed_for: str, extra: str | None = None) -> UserError:
-    """Say which pip line installs a package that is not there."""
-    line = f"pip install 'tersely[{extra}]'" if extra else f"pip install {package}"
+    """Say which pip line installs a package that is not there, with the others of the same extra."""
+    packages = " ".join(_packages(extra)) if extra else ""
     return UserError(
-        f"The package '{package}' is not installed; {needed_for} needs it.", hint=f"Install it with: {line}"
+        f"The package '{package}' is not installed; {needed_for} needs it.",
+        hint=f"Install it with: pip install {packages or package}",
     )
+
+
+def _packages(extra: str) -> list[str]:
+    """What an extra of Tersely brings, by name: that line is right wherever Tersely itself was installed from."""
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        listed = requires("tersely") or []
+    except PackageNotFoundError:  # run from its source, not installed
+        return []
+    found = []
+    for requirement in listed:
+        package, _, condition = requirement.replace('"', "'").partition(";")
+        others = [part.strip() for part in condition.split(" and ")]
+        if f"extra == '{extra}'" in others:
+            others.remove(f"extra == '{extra}'")
+            found.append(f'"{package.strip()}{"; " + " and ".join(others) if others else ""}"')
+    return found
 
 
 def existing(path: str | Path, what: str) -> Path:

@@ -103,7 +103,7 @@ def test_package_that_is_missing_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     shown = predict(artifact("text"), "--output", tmp_path / "out.jsonl", "--ray", "local", stdin="fine\n")
-    refused(shown, "Install it with: pip install 'tersely[ray]'", tmp_path, set())
+    refused(shown, 'Install it with: pip install "ray>=', tmp_path, set())
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     shown = predict(artifact("text"), "--output", tmp_path / "out.parquet", stdin="fine\n")
     refused(shown, "Install it with: pip install pyarrow", tmp_path, set())

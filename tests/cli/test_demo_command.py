@@ -5,14 +5,21 @@ from __future__ import annotations
 import csv
 import importlib
 import json
+import os
+import shutil
+import signal
+import subprocess
 import sys
+import sysconfig
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 from commands import Tersely
 from learnable import rows, single, tiny
+from tersely.cli import console
 from tersely.demo import ENCODER_SHA256
 
 
@@ -66,10 +73,44 @@ def test_demo_goes_through_everything_and_a_second_run_uses_it_again(
     assert {path: path.stat().st_mtime_ns for path in made} == made
     for name in ("torch", "onnxruntime", "openvino"):
         assert f"\n{name} " in second.out
-    assert f"tersely predict {output / 'compressed' / 'best'}" in second.out
+    assert f"is told in {output / 'compressed' / 'report.html'}" in second.out
+    predict, serve = (line.strip() for line in second.out.splitlines() if line.startswith("  "))
+    told = subprocess.run(["bash", "-euc", predict], capture_output=True, text=True, check=True)
+    assert json.loads(told.stdout)["label"] in ("negative", "positive")
+    assert serves(serve)
     other = tersely("demo", "--output_dir", output, "--model_name_or_path", tiny(tmp_path / "other", seed=5))
     assert other.code == 2
     assert "The folder holds the demo of another encoder." in other.err
+
+
+def serves(line: str) -> bool:
+    """Whether the line starts a server with a page; on a free port, as the one that it names may be taken here."""
+    command, _, address = line.partition("# its page: ")
+    assert address == "http://127.0.0.1:8189"
+    words = ["bash", "-c", f"exec {command} --port 0 --json"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            said = iter(server.stdout.readline, "}\n")
+            page = httpx.get(json.loads("".join(said) + "}")["address"]).raise_for_status()
+            return "<title>Tersely</title>" in page.text
+        finally:
+            server.send_signal(signal.SIGINT)
+
+
+def test_commands_are_shown_as_this_shell_finds_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scripts = Path(sysconfig.get_path("scripts"))
+    monkeypatch.chdir(scripts.parent)
+    monkeypatch.setenv("PATH", str(scripts))
+    assert console.command() == "tersely"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert console.command() == os.path.join(scripts.name, "tersely")  # noqa: PTH118
+    (tmp_path / "tersely").write_text("#!/bin/sh\n")  # another one comes first
+    (tmp_path / "tersely").chmod(0o755)
+    assert shutil.which("tersely") == str(tmp_path / "tersely")
+    assert console.command() == os.path.join(scripts.name, "tersely")  # noqa: PTH118
+    monkeypatch.chdir(tmp_path)
+    assert console.command() == str(scripts / "tersely")
 
 
 def test_missing_package_says_how_to_install_it(

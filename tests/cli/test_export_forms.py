@@ -97,5 +97,5 @@ def test_missing_openvino_is_named_with_what_to_type(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "pip install 'tersely[openvino]'" in done.stderr
+    assert 'pip install "openvino>=' in done.stderr
     assert not (tmp_path / "out").exists()

@@ -341,7 +341,7 @@ def test_gates_need_rows_to_score(words: str) -> None:
 def test_engine_that_is_not_installed_names_the_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "openvino" else found(name))
-    assert "pip install 'tersely[openvino]'" in refused("--engines", "openvino")
+    assert 'pip install "openvino>=' in refused("--engines", "openvino")
 
 
 def test_a_calibrator_of_the_users_own_is_taken_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:

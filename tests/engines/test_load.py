@@ -101,7 +101,7 @@ def test_bf16_runs_where_the_cpu_has_it_and_is_refused_elsewhere(tmp_path):
 def test_missing_package_gives_the_pip_line(monkeypatch, tmp_path):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "openvino" else find(name))
-    with pytest.raises(UserError, match=r"pip install 'tersely\[openvino\]'"):
+    with pytest.raises(UserError, match='pip install "openvino>='):
         load("openvino", tmp_path / "model.onnx")
     assert "openvino" not in installed()
     assert "onnxruntime" in installed()

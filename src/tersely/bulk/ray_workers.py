@@ -69,7 +69,7 @@ class RayActors:
             return Event(worker, self.ray.get(answer))
         except gone.RayTaskError as error:  # not one of ours, which come as values: tersely is missing there, say
             told = str(error.cause).strip().splitlines()[-1]
-            hint = f"Every machine of the cluster needs tersely {__version__}: pip install 'tersely[ray]'"
+            hint = f"Every machine of the cluster needs tersely {__version__} with its extra 'ray'."
             raise UserError(f"A worker could not begin: {told}.", hint=hint) from None
         except (gone.RayActorError, gone.WorkerCrashedError, gone.ObjectLostError, gone.OutOfMemoryError) as error:
             self.actors.discard(worker)

@@ -51,7 +51,7 @@ class Shape:
         """
         version = content.get("version") if isinstance(content, Mapping) else None
         if version != VERSION:
-            hint = "Update tersely: pip install -U tersely" if isinstance(version, int) else "Carve the model anew."
+            hint = "Update tersely." if isinstance(version, int) else "Carve the model anew."
             what = f"The shape has format version {version}; this tersely reads version {VERSION}."
             raise UserError(what, where=where, hint=hint)
         return fill(

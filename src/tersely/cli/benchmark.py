@@ -17,6 +17,7 @@ from ..errors import UserError, existing, missing_package, nearest
 from ..measure.benchmark import Contestant, Timing, alternate, full_batch
 from ..measure.footprint import footprint
 from ..options import DataOptions, TaskOptions
+from ..runtime.hub import local_folder
 from ..systems import SPELLINGS, Opener, System, opener, split_engine, tokenize_with
 from ..tasks import Columns
 from . import arguments as flags
@@ -28,7 +29,7 @@ WITHOUT_ARTIFACTS = ("torch", PIPELINE)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("models", nargs="+", metavar="DIR", help="model folders or artifacts")
+    parser.add_argument("models", nargs="+", metavar="DIR", help="model folders or artifacts, also hub:owner/name")
     parser.add_argument(
         "--engines", nargs="+", metavar="ENGINE", help=f"{', '.join(SPELLINGS)}; {PIPELINE} with --rows (installed)"
     )
@@ -47,6 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Open everything, take turns, print."""
     cores = cpu().cores
     threads = arguments.threads or sorted({1, cores})
+    arguments.models = [str(local_folder(model)) for model in arguments.models]
     _check(arguments, threads)
     rows = read(arguments.rows, header=arguments.header) if arguments.rows else None
     shown = _names(arguments.models)

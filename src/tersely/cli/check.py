@@ -8,12 +8,13 @@ from typing import Any
 
 from ..engines.cpu import cpu
 from ..measure.check import Replay, check
+from ..runtime.hub import local_folder
 from . import console
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("artifact", metavar="DIR", help="artifact")
+    parser.add_argument("artifact", metavar="DIR", help="artifact, also hub:owner/name")
     parser.add_argument("--engine", help="onnxruntime or openvino (every one that is installed)")
     parser.add_argument("--threads", type=int, help="threads (all cores)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -21,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay, print; 1 if anything moved or failed."""
-    done = check(arguments.artifact, arguments.engine, arguments.threads, progress=console.progress())
+    done = check(local_folder(arguments.artifact), arguments.engine, arguments.threads, progress=console.progress())
     bad = [one for one in done if one.verdict in ("moved", "failed")]
     here = cpu()
     if arguments.json:

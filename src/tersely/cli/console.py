@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import shutil
 import sys
+import sysconfig
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from ..progress import Advance
@@ -100,6 +105,18 @@ def table(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> Non
 def emit(content: Any) -> None:
     """Print one JSON object."""
     print(json.dumps(content, ensure_ascii=False, indent=2))
+
+
+def command() -> str:
+    """The word by which the user's shell starts this very `tersely`: its path where PATH leads to none or to another."""
+    script = Path(sysconfig.get_path("scripts")) / "tersely"
+    if not script.exists():
+        return f"{shlex.quote(sys.executable)} -m tersely"
+    found = shutil.which("tersely")
+    if found and Path(found).samefile(script):
+        return "tersely"
+    near = os.path.relpath(script)
+    return shlex.quote(str(script) if near.startswith(os.pardir) else near)
 
 
 def points(fraction: float | None) -> str:

@@ -9,6 +9,7 @@ from ..engines.cpu import cpu
 from ..errors import UserError
 from ..measure.score import Comparison, Score, compare, score
 from ..options import DataOptions, TaskOptions
+from ..runtime.hub import local_folder
 from ..systems import SPELLINGS, System, opener
 from . import arguments as flags
 from . import console
@@ -16,7 +17,9 @@ from . import console
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--model_name_or_path", required=True, metavar="DIR", help="model folder or artifact")
+    parser.add_argument(
+        "--model_name_or_path", required=True, metavar="DIR", help="model folder or artifact, also hub:owner/name"
+    )
     parser.add_argument("--engine", default="auto", help=f"auto, {', '.join(SPELLINGS)}")
     parser.add_argument("--against", metavar="DIR", help="a second model; the drop from it is shown")
     parser.add_argument("--against_engine", metavar="ENGINE", help="the second model's engine (auto)")
@@ -35,10 +38,11 @@ def run(arguments: argparse.Namespace) -> int:
     shown = console.progress()
     rows = flags.needed_rows(data, "dev")
     with opener(options, shown) as open_system:
-        system = open_system(arguments.model_name_or_path, arguments.engine, arguments.threads)
+        system = open_system(local_folder(arguments.model_name_or_path), arguments.engine, arguments.threads)
         other = None
         if arguments.against:
-            other = open_system(arguments.against, arguments.against_engine or "auto", arguments.threads)
+            against = local_folder(arguments.against)
+            other = open_system(against, arguments.against_engine or "auto", arguments.threads)
             _check_alike(system, other)
         examples = system.predictor.task.read(rows, flags.columns(data), labelled=True)
         scored = _score(system, examples, arguments.batch_size, shown)

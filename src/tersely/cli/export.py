@@ -14,6 +14,7 @@ from .. import artifact as artifacts
 from ..artifact import Artifact
 from ..errors import UserError, existing
 from ..options import DataOptions, TaskOptions
+from ..runtime.hub import local_folder
 from . import arguments as flags
 from . import console
 
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
         "--model_name_or_path", required=True, metavar="DIR",
-        help="fine-tuned transformers folder; for --openvino and --triton an artifact too",
+        help="fine-tuned transformers folder; for --openvino and --triton an artifact too, also hub:owner/name",
     )  # fmt: skip
     parser.add_argument("--output_dir", required=True, metavar="DIR", help="where the artifact goes")
     form = parser.add_mutually_exclusive_group()
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Export, compare, print."""
     data, options = flags.take(arguments, DataOptions), flags.take(arguments, TaskOptions)
-    source = existing(arguments.model_name_or_path, "model folder")
+    source = existing(local_folder(arguments.model_name_or_path), "model folder")
     if artifacts.is_artifact(source):
         flags.refuse_set(options, {field.name for field in fields(options)}, "a model folder")
         flags.refuse_set(arguments, {"input_dtype"}, "a model folder")

@@ -21,6 +21,7 @@ from ..errors import UserError, existing
 from ..options import DataOptions, TaskOptions
 from ..progress import SILENT
 from ..runtime import Predictor
+from ..runtime.hub import local_folder
 from ..systems import SPELLINGS, Opener, opener, split_engine
 from ..tasks import Task
 from . import arguments as flags
@@ -29,7 +30,7 @@ from . import console
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("model", metavar="DIR", help="artifact or model folder")
+    parser.add_argument("model", metavar="DIR", help="artifact, also hub:owner/name, or model folder")
     parser.add_argument("file", nargs="?", metavar="FILE", help="rows (standard input: a text or JSON value a line)")
     parser.add_argument(
         "--output", metavar="FILE", help="where the answers go: .jsonl, .csv, .tsv, .parquet (standard output)"
@@ -53,6 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         flags.refuse_set(data, flags.FORM_OPTIONS, "FILE")
     _check_output(arguments)
+    arguments.model = local_folder(arguments.model)
     _check_workers(arguments)
     with opener(options, console.progress()) as open_system:
         if arguments.output:

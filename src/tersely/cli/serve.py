@@ -21,9 +21,14 @@ KEY = "TERSELY_API_KEY"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("models", nargs="+", metavar="DIR", help="artifacts; NAME=DIR serves one under another name")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine alone)")
-    parser.add_argument("--port", type=int, default=8189, help="port to listen on; 0 takes a free one (8189)")
+    parser.add_argument(
+        "models",
+        nargs="+",
+        metavar="DIR",
+        help="artifacts, also hub:owner/name; NAME=DIR serves one under another name",
+    )
+    parser.add_argument("--host", default=Settings.host, help="address to listen on (127.0.0.1: this machine alone)")
+    parser.add_argument("--port", type=int, default=Settings.port, help="port to listen on; 0 takes a free one (8189)")
     parser.add_argument("--engine", default="auto", help=f"auto, {', '.join(n for n in ENGINES if n != 'torch')}")
     parser.add_argument("--workers", type=int, help="processes that share the port (one for each four cores)")
     parser.add_argument("--threads", type=int, help="threads of a worker (the cores, shared by the workers)")

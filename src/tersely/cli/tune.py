@@ -7,12 +7,13 @@ from dataclasses import asdict
 from typing import Any
 
 from ..measure.tune import BATCH_SIZES, Tuned, tune
+from ..runtime.hub import local_folder
 from . import console
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("artifact", metavar="DIR", help="artifact")
+    parser.add_argument("artifact", metavar="DIR", help="artifact, also hub:owner/name")
     parser.add_argument("--threads", nargs="+", type=int, metavar="N", help="threads (1, and all cores)")
     parser.add_argument(
         "--batch_sizes", nargs="+", type=int, default=list(BATCH_SIZES), metavar="N", help="rows a batch (1 16)"
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Measure, remember, print."""
     done = tune(
-        arguments.artifact,
+        local_folder(arguments.artifact),
         threads=arguments.threads,
         batch_sizes=arguments.batch_sizes,
         seconds=arguments.seconds,

@@ -89,7 +89,7 @@ def _read_manifest(folder: Path) -> DynamicManifest:
         raise UserError(
             f"The folder has format version {version}; this tersely reads version {FORMAT_VERSION}.",
             where=str(place),
-            hint="Update tersely: pip install -U tersely" if isinstance(version, int) else "Write it anew.",
+            hint="Update tersely." if isinstance(version, int) else "Write it anew.",
         )
     manifest = fill(DynamicManifest, content, "The manifest", where=str(place))
     for name in ("config.json", WEIGHTS, *manifest.files):
