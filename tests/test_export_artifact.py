@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+from huggingface_hub import ModelCard
 
 from models import HEADS, SENTENCES
 from tersely import runtime
@@ -93,6 +95,17 @@ def test_manifest_says_score_settings_and_int32(scored):
     assert "seconds" not in (scored.artifact.folder / "tersely.json").read_text()
 
 
+def test_the_parents_card_is_taken_over(model_folder, tmp_path):
+    parent = Path(shutil.copytree(model_folder(), tmp_path / "parent"))
+    (parent / "README.md").write_text("---\nlicense: mit\nbase_model: owner/bert\n---\n# Parent\n")
+    made = export(open_folder(parent), tmp_path / "artifact", examples=ROWS[:8])
+    data = ModelCard.load(tmp_path / "artifact" / "README.md").data
+    assert (data.license, data.base_model, data.model_name) == ("mit", "owner/bert", "parent")
+    assert data.eval_results[0].metric_value == made.score.value
+    again = read(tmp_path / "artifact").manifest.provenance
+    assert (again.license, again.base_model) == ("mit", "owner/bert")
+
+
 def test_int32_artifact_answers(scored):
     for engine in scored.parity:
         model = runtime.load(scored.artifact.folder, engine, 1)
@@ -129,7 +142,7 @@ def test_card_tells_labels_and_score(scored):
     assert "(int32)" in text
     assert "40 pieces" in text
     assert "not scored" not in text
-    assert text.startswith("---\nlibrary_name: tersely\npipeline_tag: text-classification\n---\n")
+    assert "\nlibrary_name: tersely\npipeline_tag: text-classification\n" in text
 
 
 @pytest.mark.parametrize("head", HEADS)

@@ -31,6 +31,18 @@ class Graph:
 
 
 @dataclass(frozen=True)
+class Provenance:
+    """What the parent's card and config say of it: the ids of Hub models and data sets, licence, languages."""
+
+    base_model: str | None = None
+    license: str | None = None
+    license_name: str | None = None
+    license_link: str | None = None
+    language: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Manifest:
     """What `tersely.json` says."""
 
@@ -43,6 +55,7 @@ class Manifest:
     strategy: str = "none"
     parents: tuple[str, ...] = ()
     score: Mapping[str, Any] | None = None
+    provenance: Provenance = field(default_factory=Provenance)
     tersely_version: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
     format_version: int = FORMAT_VERSION

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from textwrap import fill
 from typing import Any
 
-from .artifact import Graph, Manifest
+import yaml
+
+from .artifact import Graph, Manifest, Provenance
 from .measure.score import Score
+from .strategy import PRUNERS
 
 USES = {
     "sequence_classification": (
@@ -32,6 +35,15 @@ PIPELINE_TAGS = {
     "token_classification": "token-classification",
     "question_answering": "question-answering",
 }
+HUB_METRICS = {
+    "em": "exact_match",
+    "macro_f1": "f1",
+    "mcc": "matthews_correlation",
+    "micro_f1": "f1",
+    "pearson": "pearsonr",
+    "spearman": "spearmanr",
+}
+"""Metrics that the Hub knows by another name."""
 OTHER_TOOLS = "other tools (TensorRT, and others that want s8 with zero point 0)"
 DYNAMIC = (
     "The ranges of inputs are taken from each batch as it runs. An answer may therefore depend, a little, on the rows "
@@ -67,17 +79,14 @@ def card(name: str, manifest: Manifest, *, at_run_time: bool = False) -> str:
     rows.append(("score", score_line(manifest.score)))
     rows += [(f"`{graph.path}`", graph_line(graph)) for graph in manifest.graphs]
     table = "\n".join(f"| {left} | {right} |" for left, right in rows)
-    tag = f"\npipeline_tag: {PIPELINE_TAGS[task['name']]}" if task["name"] in PIPELINE_TAGS else ""
-    return f"""---
-library_name: tersely{tag}
----
+    return f"""{front_matter(_metadata(name, manifest))}
 # {name}
 
 | | |
 |---|---|
 {table}
 
-Run it without torch (`pip install tersely`):
+Run it with Tersely, which needs no torch for that:
 
 ```python
 from tersely import runtime
@@ -88,6 +97,68 @@ model = runtime.load("path/to/this/folder")
 {_notes(manifest, at_run_time)}
 Every file's sha256 stands in `tersely.json` and is checked when the folder is loaded.
 """
+
+
+def finetuned_card(name: str, task: str, provenance: Provenance, score: Mapping[str, Any]) -> str:
+    """Write the card of a fine-tuned transformers folder; what the encoder learnt from is not what this one did."""
+    metadata = {
+        **origin_metadata(provenance),
+        "base_model_relation": "finetune" if provenance.base_model else None,
+        "library_name": "transformers",
+        "pipeline_tag": PIPELINE_TAGS.get(task),
+        **score_metadata(name, task, score),
+    }
+    return f"{front_matter(metadata)}\n# {name}\n\nFine-tuned with Tersely for {task}: {score_line(score)}.\n"
+
+
+def front_matter(metadata: Mapping[str, Any]) -> str:
+    """What the Hub reads of a card, as YAML; entries without a value are left out."""
+    known = {key: value for key, value in metadata.items() if value}
+    return f"---\n{yaml.safe_dump(known, sort_keys=False, allow_unicode=True)}---"
+
+
+def origin_metadata(provenance: Provenance) -> dict[str, Any]:
+    """What a card takes over from its parent's."""
+    return {
+        "language": list(provenance.language),
+        "license": provenance.license,
+        "license_name": provenance.license_name,
+        "license_link": provenance.license_link,
+        "base_model": provenance.base_model,
+    }
+
+
+def score_metadata(name: str, task: str, score: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A score in the form of the Hub's `model-index`; the rows that gave it are the user's own."""
+    if score is None:
+        return {}
+    metric = HUB_METRICS.get(score["metric"], score["metric"])
+    measured = {"type": metric, "name": score["metric"], "value": score["value"]}
+    measured["args"] = {key: score[key] for key in ("interval", "engine") if score.get(key) is not None}
+    rows = {"type": "own-rows", "name": score["on"], "args": {"rows": score["rows"]}}
+    result = {"task": {"type": PIPELINE_TAGS.get(task, "other")}, "dataset": rows, "metrics": [measured]}
+    return {"metrics": [metric], "model-index": [{"name": name, "results": [result]}]}
+
+
+def _metadata(name: str, manifest: Manifest) -> dict[str, Any]:
+    runs = {engine for graph in manifest.graphs for engine in graph.engines}
+    is_int8 = any(graph.precision == "int8" for graph in manifest.graphs)
+    tags = {
+        "onnx": any(graph.path.endswith(".onnx") for graph in manifest.graphs),
+        "openvino": "openvino" in runs,
+        "int8": is_int8,
+        "pruned": any(step in PRUNERS for step in manifest.strategy.split("+")),
+    }
+    origin = origin_metadata(manifest.provenance)
+    return {
+        **origin,
+        "base_model_relation": "quantized" if is_int8 and origin["base_model"] else None,
+        "library_name": "tersely",
+        "pipeline_tag": PIPELINE_TAGS.get(manifest.task["name"]),
+        "datasets": list(manifest.provenance.datasets),
+        "tags": [tag for tag, is_so in tags.items() if is_so],
+        **score_metadata(name, manifest.task["name"], manifest.score),
+    }
 
 
 def graph_line(graph: Graph) -> str:
@@ -127,10 +198,8 @@ def score_line(score: Mapping[str, Any] | None) -> str:
     return f"{score['metric']} {value} on {score['rows']} {score['on']}, {score['engine']}"
 
 
-def score_note(scored: Score | None, engine: str = "onnxruntime") -> dict[str, Any] | None:
+def score_note(scored: Score, engine: str = "onnxruntime") -> dict[str, Any]:
     """What a manifest says of a score."""
-    if scored is None:
-        return None
     return {
         "metric": scored.metric,
         "value": scored.value,

@@ -14,7 +14,7 @@ from .artifact import Artifact, Graph, Manifest
 from .card import card, score_note
 from .engines.engine import INPUTS
 from .engines.torch import TorchEngine, input_names, quiet_transformers
-from .folder import ModelFolder
+from .folder import ModelFolder, read_tokenizer
 from .graphs.agree import allowed
 from .graphs.export import check_input_dtype, export_onnx, weights_file
 from .graphs.parity import difference
@@ -73,7 +73,8 @@ def export(
             input_dtype=input_dtype,
             pad_token_id=encoder.pad_id,
             graphs=(Graph(GRAPH, _agreeing(found), "fp32", data=_beside(graph, scratch)),),
-            score=score_note(scored),
+            score=score_note(scored) if scored else None,
+            provenance=folder.provenance,
             tersely_version=__version__,
         )
         pack(scratch, folder, manifest)
@@ -99,12 +100,9 @@ def _agreeing(found: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
 
 def pack(scratch: Path, folder: ModelFolder, manifest: Manifest) -> None:
     """Put tokenizer, if there is one, config and card beside the graph, then seal the folder."""
-    from transformers import AutoTokenizer
-
     if folder.template is None:
         with quiet_transformers():
-            tokenizer = AutoTokenizer.from_pretrained(str(folder.path), local_files_only=True)
-            tokenizer.save_pretrained(scratch / "tokenizer")
+            read_tokenizer(folder.path).save_pretrained(scratch / "tokenizer")
         shutil.copyfile(scratch / "tokenizer" / "tokenizer_config.json", scratch / "tokenizer_config.json")
         shutil.rmtree(scratch / "tokenizer")
     elif (folder.path / "tokenizer_config.json").is_file():

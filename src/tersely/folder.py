@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from .artifact import Provenance
 from .errors import UserError, existing, missing_package
 from .options import KINDS, TaskOptions
 from .runtime.positions import longest
@@ -22,6 +26,11 @@ HEADS = {
 }
 NOTES = "tersely_task.json"
 """What a model was trained and scored with; the defaults of whatever is done with it later."""
+
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+SNAPSHOT = re.compile(r"/models--([^/]+--[^/]+)/snapshots/[^/]+$")
+"""A folder of the Hub's own cache, which names the model."""
+FRONT_MATTER = re.compile(r"\A---\r?\n(.*?)\n---\s", re.DOTALL)
 
 TOKENIZER_FILES = (
     "added_tokens.json", "merges.txt", "sentencepiece.bpe.model", "special_tokens_map.json", "spiece.model",
@@ -42,6 +51,7 @@ class ModelFolder:
     task: Task
     encoder: Encoder
     template: Any = field(default=None, repr=False)
+    provenance: Provenance = field(default_factory=Provenance)
 
     @property
     def name(self) -> str:
@@ -67,7 +77,8 @@ def open_folder(path: str | Path, options: TaskOptions | None = None) -> ModelFo
     options = options or TaskOptions()
     config = read_config(path)
     task = read_task(path, config, options)
-    return ModelFolder(Path(path), config, task, read_encoder(path, config))
+    encoder = read_encoder(path, config)
+    return ModelFolder(Path(path), config, task, encoder, provenance=read_provenance(path, config))
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
@@ -145,21 +156,10 @@ def make_task(
 
 def read_encoder(path: str | Path, config: Mapping[str, Any]) -> Encoder:
     """Load the tokenizer as transformers would, and keep its fast core."""
-    try:
-        from transformers import AutoTokenizer
-
-        from .engines.torch import quiet_transformers
-    except ImportError:
-        raise missing_package("transformers", "reading a transformers folder", "compress") from None
     names = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "spm.model")
     if not any((Path(path) / name).is_file() for name in names):
         raise UserError("The model folder has no tokenizer.", where=str(path), hint="Copy its tokenizer files there.")
-    try:
-        with quiet_transformers():
-            tokenizer = AutoTokenizer.from_pretrained(str(path), local_files_only=True)
-    except Exception as error:  # `tokenizers` raises nothing more special than this
-        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise UserError(f"The tokenizer cannot be loaded: {reason}", where=str(path)) from error
+    tokenizer = read_tokenizer(path)
     core = getattr(tokenizer, "backend_tokenizer", None)
     if core is None:
         raise UserError("The tokenizer has no fast form (tokenizer.json).", where=str(path))
@@ -172,6 +172,59 @@ def read_encoder(path: str | Path, config: Mapping[str, Any]) -> Encoder:
             where=str(path),
         )
     return Encoder(core, 0 if pad is None else int(pad))
+
+
+def read_tokenizer(path: str | Path) -> Any:
+    """Load transformers' own tokenizer; runs no code of the folder's and asks nobody whether it may."""
+    try:
+        from transformers import AutoTokenizer
+
+        from .engines.torch import cannot_load, quiet_transformers
+    except ImportError:
+        raise missing_package("transformers", "reading a transformers folder", "compress") from None
+    try:
+        with quiet_transformers():
+            return AutoTokenizer.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # `tokenizers` raises nothing more special than this
+        raise cannot_load("The tokenizer", path, error) from error
+
+
+def read_provenance(path: str | Path, config: Mapping[str, Any]) -> Provenance:
+    """What the folder's card and config say of where it comes from; a card that is not one says nothing."""
+    card = _card_metadata(Path(path) / "README.md")
+    snapshot = SNAPSHOT.search(Path(path).resolve().as_posix())
+    ids = [snapshot[1].replace("--", "/")] if snapshot else []
+    ids += [*_texts(card.get("base_model")), *_texts(config.get("_name_or_path"))]
+    is_hub = (name for name in ids if HUB_ID.fullmatch(name) and not Path(name).exists())
+    return Provenance(
+        base_model=next(is_hub, None),
+        license=_text(card.get("license")),
+        license_name=_text(card.get("license_name")),
+        license_link=_text(card.get("license_link")),
+        language=_texts(card.get("language")),
+        datasets=_texts(card.get("datasets")),
+    )
+
+
+def _card_metadata(place: Path) -> Mapping[str, Any]:
+    """The YAML between the first two lines of dashes."""
+    text = place.read_text(encoding="utf-8", errors="replace") if place.is_file() else ""
+    found = FRONT_MATTER.match(text)
+    try:
+        content = yaml.safe_load(found[1]) if found else None
+    except yaml.YAMLError:
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    """What a card has as one text or as a list of them."""
+    return tuple(one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str))
+
+
+def _text(value: Any) -> str | None:
+    """The first of them."""
+    return next(iter(_texts(value)), None)
 
 
 def read_notes(path: str | Path) -> dict[str, Any]:

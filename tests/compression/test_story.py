@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from huggingface_hub import ModelCard
 
 from compressible import DEV, TEST, Place, layer_name
 from tersely import engines, runtime
@@ -226,6 +227,9 @@ def test_every_strategy_works_on_every_task(strategy: str, head: str, run: Compr
     card = (result.path / "README.md").read_text()
     assert f"| strategy | {result.best.candidate.plan.name} |" in card
     assert ("share its batch" in card) == ("dynamic" in strategy)
+    data = ModelCard(card).data
+    assert data.eval_results[0].metric_value == result.best.score.value
+    assert "int8" in data.tags
 
 
 @pytest.mark.parametrize("strategy", ["dynamic", "embeddings"])

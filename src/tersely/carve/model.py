@@ -68,7 +68,7 @@ def write_code(folder: str | Path, kind: type) -> None:
     if auto is None or module is None:
         return
     lines = [
-        '"""Opens this pruned model with transformers\' Auto classes (trust_remote_code=True); needs the package tersely"""',
+        '"""Opens this pruned model with transformers\' Auto classes (trust_remote_code=True). Needs tersely."""',
         "",
         f"from tersely.carve.model import {kind.__name__}",
     ]

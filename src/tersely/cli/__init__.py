@@ -32,7 +32,7 @@ COMMANDS: Mapping[str, str] = {
 }
 """What each subcommand does. Its module is imported only when it is called, so that help is instant."""
 
-COMPRESS = {"torch", "transformers", "accelerate", "onnx", "onnxscript", "safetensors", "datasets", "yaml"}
+COMPRESS = {"torch", "transformers", "accelerate", "onnx", "onnxscript", "safetensors", "datasets"}
 """Packages of the extra `[compress]`, which the base install does without."""
 
 

@@ -108,7 +108,7 @@ def emit(content: Any) -> None:
 
 
 def command() -> str:
-    """The word by which the user's shell starts this very `tersely`: its path where PATH leads to none or to another."""
+    """How the user's shell starts this very `tersely`: by its path where PATH leads to none or to another."""
     script = Path(sysconfig.get_path("scripts")) / "tersely"
     if not script.exists():
         return f"{shlex.quote(sys.executable)} -m tersely"

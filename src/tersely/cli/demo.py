@@ -1,4 +1,4 @@
-"""See all of it on a small real model, offline: fine-tune, export, compress, evaluate, benchmark. About five minutes."""
+"""See all of it on a small real model, offline: fine-tune, export, compress, evaluate, benchmark. Five minutes."""
 
 from __future__ import annotations
 

@@ -208,8 +208,7 @@ class Search:
         """Make the artifact of a candidate; from here on it lies where it will be published."""
         source = one.candidate.source
         probed = probe_features(source.task, source.encoder, probe_examples(source.task, self.rows.scoring))
-        note = score_note(one.score, one.engine)
-        stamped = note and {**note, "on": self.rows.chosen_on}
+        stamped = {**score_note(one.score, one.engine), "on": self.rows.chosen_on} if one.score else None
         artifact = seal_candidate(one.candidate, probed, stamped, self.trial.runners(one.candidate))
         size = sum(path.stat().st_size for path in artifact.folder.rglob("*") if path.is_file())
         place = self.output.place / "candidates" / one.name

@@ -118,10 +118,11 @@ def _open(path: str | Path, options: TaskOptions) -> ModelFolder:
     """Open the folder of a graph; an artifact's own settings (length, metric …) are the defaults."""
     if not artifacts.is_artifact(path):
         return open_folder(path, options)
-    settings = tasks.to_json(tasks.from_json(artifacts.read(path).manifest.task))
+    manifest = artifacts.read(path).manifest
+    settings = tasks.to_json(tasks.from_json(manifest.task))
     config = read_config(path)
     task = make_task(settings.pop("name"), settings, options, config, where=str(path))
-    return ModelFolder(Path(path), config, task, read_encoder(path, config))
+    return ModelFolder(Path(path), config, task, read_encoder(path, config), provenance=manifest.provenance)
 
 
 def _artifact_of(proto: Any, file: Path, folder: ModelFolder, place: Path) -> Artifact:
@@ -140,6 +141,7 @@ def _artifact_of(proto: Any, file: Path, folder: ModelFolder, place: Path) -> Ar
         input_dtype="int32" if dtype == onnx.TensorProto.INT32 else "int64",
         pad_token_id=encoder.pad_id,
         graphs=(Graph(GRAPH, ("onnxruntime", "openvino"), "fp32"),),
+        provenance=folder.provenance,
         tersely_version=__version__,
     )
     pack(place, folder, manifest)

@@ -128,7 +128,7 @@ def _pack(opened: Artifact, source: Graph, graph: Graph, folder: Path, scored: S
         opened.manifest,
         graphs=(graph,),
         parents=(*opened.manifest.parents, f"sha256:{opened.manifest.files[source.path]}"),
-        score=score_note(scored, graph.engines[0]),
+        score=score_note(scored, graph.engines[0]) if scored else None,
         tersely_version=__version__,
         files={},
     )

@@ -13,6 +13,7 @@ from ..artifact import Artifact
 from ..tasks import Encoder, from_json
 from ..tasks.encoder import NoTokenizer
 from .choose import choose
+from .hub import local_folder
 from .predictor import Predictor
 
 
@@ -32,12 +33,15 @@ def load(
     or the float parts of an INT8 one, in bf16 where engine and CPU can. `streams`: how many threads of yours may call
     it and be answered at once, each with `threads` of the engine's.
 
+    `hub:owner/name`, or `hub:owner/name@revision` for a branch, a tag or a commit, is an artifact on the Hugging Face
+    Hub: it is downloaded once into the user's cache and checked as any folder is (`pip install huggingface-hub`).
+
     >>> from tersely import runtime
     >>> runtime.load("no/such/folder")
     Traceback (most recent call last):
     tersely.errors.UserError: no/such/folder: There is no such folder. Check the path.
     """
-    opened = artifacts.read(folder)
+    opened = artifacts.read(local_folder(folder))
     if engine == "auto" and providers is not None:
         engine = "onnxruntime"
     graph, name = choose(opened, engine, threads, precision)

@@ -55,7 +55,7 @@ def remember(folder: Path, choices: Mapping[int, Remembered]) -> Path:
             stream.write(text)
         Path(stream.name).replace(place)
     except OSError as error:
-        raise _unwritable(error, place) from None
+        raise unwritable(error, place) from None
     return place
 
 
@@ -67,7 +67,7 @@ def prepare() -> Path:
         with tempfile.TemporaryFile(dir=place.parent):
             pass
     except OSError as error:
-        raise _unwritable(error, place) from None
+        raise unwritable(error, place) from None
     return place
 
 
@@ -119,6 +119,7 @@ def _read(place: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _unwritable(error: OSError, place: Path) -> Failure:
+def unwritable(error: OSError, place: Path) -> Failure:
+    """What is raised where the cache cannot be written."""
     hint = "Name a folder that can be written to in $TERSELY_CACHE."
     return Failure(f"The cache cannot be written: {error.strerror}.", where=str(place), hint=hint)

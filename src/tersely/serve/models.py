@@ -14,6 +14,7 @@ from .. import runtime
 from ..artifact import Artifact
 from ..errors import UserError
 from ..runtime import Predictor
+from ..runtime.hub import local_folder
 from ..runtime.positions import longest
 from ..tasks import Own, QuestionAnswering, SequenceClassification, Task
 from .examples import examples_for, takes_pairs
@@ -76,14 +77,17 @@ def inputs_of(task: Task) -> tuple[str, ...]:
 def named_folders(words: Iterable[str]) -> dict[str, Path]:
     """Names and folders of the command line's words: `DIR`, which is served under its own name, or `NAME=DIR`.
 
+    `DIR` may be an address on the Hub, which is downloaded here.
+
     >>> named_folders(["runs/reviews", "fp32=runs/plain"])
     {'reviews': PosixPath('runs/reviews'), 'fp32': PosixPath('runs/plain')}
     """
     found: dict[str, Path] = {}
     for word in words:
         name, equals, folder = word.rpartition("=")
-        if not equals or Path(word).exists():
-            name, folder = Path(word).resolve().name, word
+        named = bool(equals) and not Path(word).exists()
+        folder = str(local_folder(folder if named else word))
+        name = name if named else Path(folder).resolve().name
         if not NAME.fullmatch(name):
             raise UserError(
                 f"'{name}' cannot be the name of a model: letters, digits, '.', '_' and '-' can.",

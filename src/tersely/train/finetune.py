@@ -15,16 +15,16 @@ from transformers import (
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
-    AutoTokenizer,
     PreTrainedModel,
     set_seed,
 )
 from transformers.trainer_callback import PrinterCallback
 
 from .. import __version__, folder, tasks
+from ..card import finetuned_card, score_note
 from ..carve.model import model_class
 from ..data.rows import Rows
-from ..engines.torch import check_finite, input_names, quiet_transformers
+from ..engines.torch import cannot_load, check_finite, input_names, quiet_transformers
 from ..errors import Failure, UserError
 from ..measure.score import Score, score
 from ..options import KINDS, TaskOptions
@@ -181,8 +181,7 @@ def _model(path: str | Path, task: Task) -> PreTrainedModel:
     if isinstance(task, tasks.SequenceClassification):
         names["problem_type"] = task.problem
     try:
-        local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-        config = AutoConfig.from_pretrained(str(path), **local, **names)
+        config = AutoConfig.from_pretrained(str(path), local_files_only=True, trust_remote_code=False, **names)
         model, report = model_class(MODELS[task.name], config).from_pretrained(
             str(path),
             config=config,
@@ -190,11 +189,11 @@ def _model(path: str | Path, task: Task) -> PreTrainedModel:
             dtype=torch.float32,
             weights_only=True,
             output_loading_info=True,
-            **local,
+            local_files_only=True,
+            trust_remote_code=False,
         )
     except Exception as error:  # transformers, safetensors and torch.load each raise kinds of their own
-        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise UserError(f"The model cannot be loaded: {reason}", where=str(path)) from error
+        raise cannot_load("The model", path, error) from error
     # A new head, and a pooler that a language model never had, are drawn anew; the encoder itself must be there.
     absent = {*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])}
     lost = sorted(x for x in absent if x.startswith(f"{model.base_model_prefix}.") and "pooler" not in x)
@@ -216,11 +215,16 @@ def _write(done: _Trained, source: str | Path, task: Task, output: Path, overwri
     with whole_folder(output, overwrite=overwrite) as scratch:
         with as_os_errors(), quiet_transformers():
             done.model.save_pretrained(scratch)
-        AutoTokenizer.from_pretrained(str(source), local_files_only=True).save_pretrained(scratch)
+        folder.read_tokenizer(source).save_pretrained(scratch)
+        scored = score_note(final, "torch")
+        origin = folder.read_provenance(source, folder.read_config(source))
+        name = f"{Path(source).resolve().name}, fine-tuned"
+        text = finetuned_card(name, task.name, origin, {**scored, "on": "eval rows, which also chose"})
+        (scratch / "README.md").write_text(text, encoding="utf-8")
         files = sorted(path.name for path in scratch.iterdir())
         notes = {
             "task": tasks.to_json(task),
-            "score": {"metric": final.metric, "value": final.value, "rows": final.rows, "on": "eval rows"},
+            "score": {name: scored[name] for name in ("metric", "value", "rows", "on")},
             "tersely_version": __version__,
             "run": done.mark,
             "files": files,

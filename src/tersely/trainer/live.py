@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..artifact import Provenance
 from ..compression import story
 from ..compression.divide import Data
 from ..compression.result import CompressionResult
 from ..compression.source import Origin
 from ..errors import UserError
-from ..folder import ModelFolder, read_task
+from ..folder import ModelFolder, read_provenance, read_task
 from ..options import TaskOptions
 from ..processes import together
 from ..progress import Progress
@@ -59,7 +61,7 @@ def compress_live(
         task = judged(LiveTask(shipped, form, data), live, parts, pad_id)
         task = replace(task, sample=_sample(first, form, live))
         encoder = encoder_of(parts.tokenizer, config, pad_id)
-        folder = ModelFolder(place, config, task, encoder, live.template)
+        folder = ModelFolder(place, config, task, encoder, live.template, _provenance(parts.model, place, config))
         scored = live.task is not None or task.whole is not None
         check_own(live, scored, parts, run)
         rows = {name: one.rows() for name, one in data.items()}
@@ -82,6 +84,12 @@ def compress_live(
 
         # Functions, datasets and the model are each process's own.
         return together(tell, (folder, task, encoder, live.template, criterion))
+
+
+def _provenance(model: Any, place: Path, config: Mapping[str, Any]) -> Provenance:
+    """Of the folder or the Hub's model that the live one was loaded from."""
+    source = str(getattr(model, "name_or_path", None) or "")
+    return read_provenance(source if source and Path(source).is_dir() else place, {**config, "_name_or_path": source})
 
 
 def _data(parts: Parts) -> dict[str, LiveData]:
