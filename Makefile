@@ -48,8 +48,11 @@ wheel: $(STAMP)-dev
 	rm -rf build dist
 	$(BIN)/python -m build --no-isolation --outdir dist .
 
+# build/release_notes.md: what CHANGELOG.md says of this version, or of VERSION=0.2.0.
 release-notes: $(STAMP)-dev
-	@$(BIN)/python docs/release_notes.py
+	@mkdir -p build
+	@$(BIN)/python docs/release_notes.py $${VERSION:+"$$VERSION"} > build/release_notes.md
+	@cat build/release_notes.md
 
 clean:
 	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .coverage* build dist
