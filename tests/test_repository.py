@@ -221,3 +221,22 @@ def test_release_notes_take_a_section_whole_and_alone(monkeypatch):
     assert release_notes.release_notes(text, "0.3.0", current="0.3.0") == parts["Unreleased"]
     assert release_notes.release_notes(text, "0.2", current="0.3.0") is None  # no prefix of another version
     assert release_notes.release_notes("# Changelog\n\n## Unreleased\n", "0.3.0", current="0.3.0") is None
+
+
+def test_installing_is_told_in_one_place_and_names_no_index() -> None:
+    """To be changed at the first release: the page on installing, and the line of each README."""
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
+    lines = {
+        (path.relative_to(ROOT).as_posix(), line)
+        for path in pages
+        if path.name != "CHANGELOG.md"
+        for line in re.findall(r"pip install[^`\n]*", path.read_text(encoding="utf-8"))
+        if re.search(r"""install ["']?(\.|tersely)""", line)
+    }
+    assert {name for name, _ in lines} == {"README.md", "README.zh.md", "docs/how_to/install.md", "examples/README.md"}
+    assert not [line for _, line in lines if re.search(r"""install ["']?tersely(?!-[\d.]+-py3-none-any\.whl)""", line)]
+
+
+def test_installing_names_the_wheel_of_this_version() -> None:
+    page = (ROOT / "docs" / "how_to" / "install.md").read_text(encoding="utf-8")
+    assert f'"tersely-{__version__}-py3-none-any.whl[' in page

@@ -46,6 +46,16 @@ def test_clients_that_do_not_go_on_are_cut_off(server, beginning):
         assert time.monotonic() - began < 15  # its patience is a second here
 
 
+def test_an_empty_line_does_not_keep_a_connection(server):
+    with server.connect() as wire:
+        wire.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert wire.recv(4096).startswith(b"HTTP/1.1 200 ")
+        wire.sendall(b"\r\n")
+        wire.settimeout(15)
+        with contextlib.suppress(ConnectionResetError):
+            assert wire.recv(4096) == b""
+
+
 def send_until_cut_off(wire, piece, pause=0.0, times=100_000):
     for _ in range(times):
         wire.sendall(piece)

@@ -9,7 +9,7 @@ from typing import Any
 import transformers
 
 from ..errors import UserError
-from .torch import quiet_transformers, torch_threads
+from .torch import cannot_load, quiet_transformers, torch_threads
 
 KINDS = {
     "sequence_classification": "text-classification",
@@ -25,8 +25,13 @@ def pipeline_work(
     if KINDS[task] not in transformers.pipelines.PIPELINE_REGISTRY.get_supported_tasks():
         version = transformers.__version__
         raise UserError(f"transformers {version} has no pipeline for {task}.", hint="Leave the engine 'pipeline' out.")
-    with quiet_transformers():
-        answer = transformers.pipeline(KINDS[task], model=str(folder), device="cpu", dtype="float32")
+    try:
+        with quiet_transformers():
+            answer = transformers.pipeline(
+                KINDS[task], model=str(folder), device="cpu", dtype="float32", trust_remote_code=False
+            )
+    except Exception as error:  # transformers, tokenizers and safetensors each raise kinds of their own
+        raise cannot_load("The pipeline", folder, error) from error
     fed: list[Any] = [{"text": item[0], "text_pair": item[1]} if isinstance(item, tuple) else item for item in inputs]
     options: dict[str, Any] = {"batch_size": batch_size}
     if task == "sequence_classification":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 import threading
 import warnings
@@ -138,7 +139,7 @@ def load_module(folder: str | Path, *, head: str | None = None, kind: Any = None
         except UserError:
             raise
         except Exception as error:  # transformers, safetensors and torch.load each raise kinds of their own
-            raise UserError(f"The model cannot be loaded: {_reason(error)}", where=str(folder)) from error
+            raise cannot_load("The model", folder, error) from error
     missing = sorted(report["missing_keys"])
     if missing and head is None:
         raise UserError(
@@ -148,6 +149,15 @@ def load_module(folder: str | Path, *, head: str | None = None, kind: Any = None
         )
     check_finite(module, str(folder))
     return module.eval()
+
+
+def cannot_load(what: str, folder: str | Path, error: Exception) -> UserError:
+    """Say in one line why transformers did not load a part of a folder."""
+    if _needs_its_code(Path(folder)):  # transformers then tells to set an option that nobody has here
+        line = "it needs code that the folder names ('auto_map'). Tersely runs no code of a model folder."
+    else:
+        line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return UserError(f"{what} cannot be loaded: {line}", where=str(folder))
 
 
 def check_finite(module: nn.Module, where: str | None = None) -> None:
@@ -209,6 +219,16 @@ def _head(config: Any, head: str | None, folder: Path) -> str:
     return found
 
 
-def _reason(error: Exception) -> str:
-    line = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    return line or type(error).__name__
+def _needs_its_code(folder: Path) -> bool:
+    """Whether transformers does not know the kind of model and the folder names classes of its own."""
+    config, tokenizer = (_read_json(folder / name) for name in ("config.json", "tokenizer_config.json"))
+    known = str(config.get("model_type")) in transformers.CONFIG_MAPPING
+    return not known and ("auto_map" in config or "auto_map" in tokenizer)
+
+
+def _read_json(place: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(place.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -61,10 +61,14 @@ async def send_bytes(send: Send, status: int, body: bytes, content_type: bytes =
 
 async def send_refusal(send: Send, refusal: Refusal, more: Headers = ()) -> None:
     """Send why there is no answer."""
-    # What a client wrote may stand in the line: half a surrogate pair is replaced.
-    body = json.dumps({"error": refusal.line}, ensure_ascii=False).encode("utf-8", "replace")
     headers = [(name.encode(), value.encode()) for name, value in refusal.headers.items()]
-    await send_bytes(send, refusal.status, body, more=[*headers, *more])
+    await send_bytes(send, refusal.status, refusal_body(refusal), more=[*headers, *more])
+
+
+def refusal_body(refusal: Refusal) -> bytes:
+    """The JSON that says why there is no answer."""
+    # What a client wrote may stand in the line: half a surrogate pair is replaced.
+    return json.dumps({"error": refusal.line}, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _too_large(limits: Limits) -> Refusal:

@@ -9,6 +9,9 @@ from typing import Any
 
 from ..errors import UserError
 
+MAX_HEAD = 1 << 16
+"""Bytes of a request line with its headers; no client needs a tenth of it."""
+
 DEEPEST = 16
 """Lists and objects within each other; what the routes take has at most five."""
 

@@ -50,6 +50,9 @@ def document(models: Sequence[Model], limits: Limits, *, secured: bool) -> Schem
                 "Whether it takes requests.", closed({"ready": {"type": "boolean"}}), ready=True
             )
             paths[f"{base}/infer"] = {"post": infer}
+    for operations in paths.values():
+        for operation in operations.values():
+            operation["responses"]["431"] = _refusal("The request line and headers are too large.")
     found: Schema = {
         "openapi": "3.1.0",
         "info": {"title": "tersely serve", "version": __version__},

@@ -151,7 +151,9 @@ def _reloaded(model: Any, family: Family) -> Any:
         with tempfile.TemporaryDirectory() as folder, quiet_transformers():
             saved = save_carved(model, Path(folder) / "carved", family=family)
             kind = carved_class(plain_class(type(model)))
-            return kind.from_pretrained(saved, dtype=torch.float64, local_files_only=True).eval()
+            return kind.from_pretrained(
+                saved, dtype=torch.float64, local_files_only=True, trust_remote_code=False
+            ).eval()
     finally:
         if known is None:
             del FAMILIES[family.model_type]

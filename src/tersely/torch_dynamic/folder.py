@@ -70,8 +70,9 @@ def _build(folder: Path, architecture: str, tensors: Mapping[str, Any]) -> Any:
     with quiet_transformers():
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         module, report = model_class(kind, config).from_pretrained(
-            None, config=config, state_dict=tensors, dtype=torch.float32, output_loading_info=True
-        )
+            None, config=config, state_dict=tensors, dtype=torch.float32, trust_remote_code=False,
+            output_loading_info=True,
+        )  # fmt: skip
     for problem in ("missing_keys", "unexpected_keys"):
         for name in sorted(report[problem])[:1]:
             raise UserError(f"The weights do not fit the config: {problem.split('_')[0]} '{name}'.", where=str(folder))
