@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +22,7 @@ from ..train.batches import Collator, FeatureDataset
 from ..train.isolated import isolated
 from ..train.keep_best import RECORD, KeepBest, score_from_json
 from ..train.model_folder import save_model
-from ..train.resume import fingerprint, resume
+from ..train.resume import digest, fingerprint, resume
 from ..train.scored_run import (
     CHECKPOINTING,
     ScoreAtTheStart,
@@ -194,9 +193,9 @@ def _mark(
     skip_layers: Sequence[str],
     *examples: Sequence[Any],
 ) -> str:
-    calibrates = repr([samples.features, samples.judging, sorted(samples.sets.items())])
+    calibrates = digest([samples.features, samples.judging, samples.sets])
     decisive = [settings.as_json(), teacher_marks(settings), arguments.world_size, list(skip_layers)]
-    decisive.append(hashlib.sha256(calibrates.encode()).hexdigest())
+    decisive.append(calibrates)
     return fingerprint(folder.path, folder.task, arguments, *examples, decisive)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from transformers import TrainingArguments
 
@@ -30,11 +32,45 @@ def work_folder(output: Path) -> Path:
 def fingerprint(path: str | Path, task: Task, arguments: TrainingArguments, *examples: Sequence[Any]) -> str:
     """Everything that decides the result, so that another run's checkpoints are never taken up."""
     files = sorted(p for p in Path(path).iterdir() if p.is_file())
-    rows = [hashlib.sha256(repr(list(part)).encode()).hexdigest() for part in examples]
+    rows = [digest(list(part)) for part in examples]
     passing = {"output_dir", "logging_dir", "local_rank"}
     settings = {name: repr(value) for name, value in sorted(arguments.to_dict().items()) if name not in passing}
     content = [[sha256(p) for p in files], tasks.to_json(task), settings, rows, __version__, torch.__version__]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def digest(value: Any) -> str:
+    """sha256 of plain values, dataclasses and arrays to the last element (texts leave out the middle of long ones).
+
+    >>> digest([1, "a"]) == digest([1, "a"]), digest(["ab"]) == digest(["a", "b"])
+    (True, False)
+    """
+    found = hashlib.sha256()
+    for part in _parts(value):
+        found.update(len(part).to_bytes(8, "big") + part)
+    return found.hexdigest()
+
+
+def _parts(value: Any) -> Iterator[bytes]:
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu().numpy()
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        yield f"array {value.dtype} {value.shape}".encode()
+        yield value.tobytes()
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield type(value).__name__.encode()
+        for field in dataclasses.fields(value):
+            yield from _parts(getattr(value, field.name))
+    elif isinstance(value, Mapping):
+        yield f"mapping {len(value)}".encode()
+        for key in sorted(value, key=repr):
+            yield from (*_parts(key), *_parts(value[key]))
+    elif isinstance(value, (list, tuple, np.ndarray)):
+        yield f"list {len(value)}".encode()
+        for one in value:
+            yield from _parts(one)
+    else:
+        yield repr(value).encode()
 
 
 def forget_finished(work: Path, output: Path) -> None:
