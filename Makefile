@@ -11,7 +11,7 @@ PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest
 
 demo:
 	@echo "make demo: about eight minutes on two cores: two or three to install, the first time, five to run."
-	@$(MAKE) --no-print-directory $(STAMP)-demo
+	@$(MAKE) --silent --no-print-directory $(STAMP)-demo
 	@$(BIN)/tersely demo
 
 test: $(STAMP)-dev lint type

@@ -1,8 +1,8 @@
 """How much faster INT8 is than the fastest FP32 here, ours and what others make of the same model.
 
-    python benchmarks/int8_speed.py MODELS DATA PEERS [--work DIR] [--out benchmarks/results/int8_speed.md]
+    python benchmarks/int8_speed.py MODELS DATA PEERS [--name mrpc] [--length 128] [--work DIR] [--out FILE]
 
-PEERS/mrpc holds what benchmarks/peers.py wrote; a peer that is not there is said. One thread, all contestants in turn.
+PEERS/NAME holds what benchmarks/peers.py wrote; a peer that is not there is said. One thread, all contestants in turn.
 Takes about 15 minutes on a quiet machine, 10 where --work has the artifacts. To try it: --seconds 0.1 --rows 16.
 """
 
@@ -30,17 +30,20 @@ from tersely.quantize.ptq import PtqSettings, ptq
 from tersely.quantize.targets import find_targets
 from tersely.runtime import Predictor
 from tersely.systems import tokenize_with
+from tersely.tasks import SequenceClassification
 
 FP32, SHORT = "FP32", "FP32, last layer for [CLS] alone"
 OURS, TABLES, LONG = "tersely ptq", "tersely ptq+embeddings", "tersely ptq, whole last layer"
+STRATEGIES = {"ptq": OURS, "ptq+embeddings": TABLES}
 HALF = "in bf16"
 """What else an engine computes in bf16, and not in FP32: all of an FP32 graph, the float parts of an INT8 one."""
-LENGTH = 128
 Cells = dict[str, dict[str, Timing]]
 """By cell and contestant."""
 
 
-def open_all(subject: Subject, peers: Path, scratch: Path, log: Log) -> list[tuple[str, Predictor]]:
+def open_all(
+    subject: Subject, peers: Path, scratch: Path, log: Log, strategies: Sequence[str]
+) -> list[tuple[str, Predictor]]:
     """Everything that takes part, by name."""
     installed = [name for name in engines.installed() if name != "torch"]
     bf16 = cpu().bf16 and "openvino" in installed
@@ -52,10 +55,13 @@ def open_all(subject: Subject, peers: Path, scratch: Path, log: Log) -> list[tup
     def load(name: str, path: Path, precision: str) -> Predictor:
         return replace(exact, engine=engines.load(name, path, threads=1, precision=precision))
 
-    # Our INT8 graphs hold this lossless pass and the export does not: what it alone brings is shown beside them.
-    onnx.save(plain_graph(graph, first_position=True), scratch / "short.onnx")
-    found += [(SHORT, load(name, scratch / "short.onnx", "fp32")) for name in installed]
-    for strategy, what in (("ptq", OURS), ("ptq+embeddings", TABLES)):
+    # Our INT8 graphs of classifiers hold this lossless pass, the export does not: what it alone brings is shown beside.
+    shortens = isinstance(exact.task, SequenceClassification)
+    if shortens:
+        onnx.save(plain_graph(graph, first_position=True), scratch / "short.onnx")
+        found += [(SHORT, load(name, scratch / "short.onnx", "fp32")) for name in installed]
+    for strategy in strategies:
+        what = STRATEGIES[strategy]
         result = subject.compress(scratch / strategy, "--strategy", strategy)
         best = scratch / strategy / "best"
         chosen = runtime.load(best, threads=1)
@@ -64,8 +70,9 @@ def open_all(subject: Subject, peers: Path, scratch: Path, log: Log) -> list[tup
         if what == OURS:
             others = [name for name in installed if name != chosen.engine.name]
             found += [(what, runtime.load(best, name, 1)) for name in others]
-            path = whole_last_layer(subject, exact, graph, result["best"], chosen.engine.name, scratch)
-            found.append((LONG, load(chosen.engine.name, path, "int8")))
+            if shortens:
+                path = whole_last_layer(subject, exact, graph, result["best"], chosen.engine.name, scratch)
+                found.append((LONG, load(chosen.engine.name, path, "int8")))
             if bf16:
                 shared, _ = runtime.choose(artifacts.read(best), "openvino")
                 found.append((f"{FP32} {HALF}", load("openvino", graph, "bf16")))
@@ -114,12 +121,14 @@ def run_cell(contestants: Sequence[Contestant], seconds: float) -> dict[str, Tim
     }
 
 
-def run_cells(log: Log, found: Sequence[tuple[str, Predictor]], examples: Sequence[Any], seconds: float) -> Cells:
+def run_cells(
+    log: Log, found: Sequence[tuple[str, Predictor]], examples: Sequence[Any], length: int, seconds: float
+) -> Cells:
     """Full batches of 1 and 16, then real rows, texts to answers; each is told when it ends."""
     works: dict[str, list[Callable[[], object]]] = {}
     for size in (1, 16):
-        batch = full_batch(size, LENGTH, found[0][1].encoder.vocab_size)
-        works[f"batch {size}, length {LENGTH}"] = [runs(one, batch) for _, one in found]
+        batch = full_batch(size, length, found[0][1].encoder.vocab_size)
+        works[f"batch {size}, length {length}"] = [runs(one, batch) for _, one in found]
     works[f"{len(examples)} dev rows, batch 16, mixed lengths"] = [answers(one, examples) for _, one in found]
     cells: Cells = {}
     for title, work in works.items():
@@ -167,7 +176,8 @@ def show(log: Log, cells: Cells, ours: str) -> None:
         versus(log, cells, f"ours with float parts {HALF} ÷ FP32 on openvino", mixed[0], [f"{FP32} openvino"])
         versus(log, cells, f"ours ÷ NNCF, both with float parts {HALF}", mixed[0], mixed[1:])
     versus(log, cells, "ours ÷ FP32 with the same pass over the last layer", ours, short)
-    versus(log, cells, "ours without that pass ÷ best peer, which has none", long[0], rivals)
+    if long:
+        versus(log, cells, "ours without that pass ÷ best peer, which has none", long[0], rivals)
 
 
 def versus(log: Log, cells: Cells, what: str, ours: str, others: Sequence[str]) -> None:
@@ -192,6 +202,8 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("peers", type=Path, help="holds NAME/static.onnx and so on")
     parser.add_argument("--name", default="mrpc")
+    parser.add_argument("--length", type=int, default=128, help="of the full batches, in tokens (128)")
+    parser.add_argument("--strategies", nargs="+", choices=STRATEGIES, default=list(STRATEGIES))
     parser.add_argument("--rows", type=int, help="dev rows to time (all)")
     parser.add_argument("--seconds", type=float, default=5.0, help="for each contestant in each cell (5)")
     parser.add_argument("--work", type=Path, help="keep artifacts here, and use those that are")
@@ -199,12 +211,15 @@ def main() -> None:
     arguments = parser.parse_args()
     tokenize_with(1)
     subject, log = Subject.find(arguments.name, arguments.models, arguments.data), Log(arguments.out)
-    log(f"{subject.name}: python benchmarks/int8_speed.py MODELS DATA PEERS")
+    asked = f" --name {subject.name}" if subject.name != "mrpc" else ""
+    asked += f" --length {arguments.length}" if arguments.length != 128 else ""
+    asked += f" --strategies {' '.join(arguments.strategies)}" if arguments.strategies != list(STRATEGIES) else ""
+    log(f"{subject.name}: python benchmarks/int8_speed.py MODELS DATA PEERS{asked}")
     with work_folder(arguments.work) as scratch:
-        found = open_all(subject, arguments.peers, scratch, log)
+        found = open_all(subject, arguments.peers, scratch, log, arguments.strategies)
         examples = subject.examples(found[0][1], arguments.rows)
         ours = next(f"{what} {one.engine.name}" for what, one in found if what == OURS)
-        show(log, run_cells(log, found, examples, arguments.seconds), ours)
+        show(log, run_cells(log, found, examples, arguments.length, arguments.seconds), ours)
 
 
 if __name__ == "__main__":
