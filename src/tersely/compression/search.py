@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from ..artifact import read
 from ..card import score_note
-from ..engines import installed
+from ..engines import GRAPH_ENGINES, installed
 from ..measure.score import Comparison
 from ..probe import probe_examples, probe_features
 from ..progress import Progress
@@ -146,7 +146,7 @@ class Search:
         return [self.trial.measure(one) for one in written]
 
     def _write(self, one: Offspring) -> Candidate:
-        wanted = self.options.engines or tuple(name for name in installed() if name != "torch")
+        wanted = self.options.engines or installed(GRAPH_ENGINES)
         made, folder = one.made, self.output.scratch / "candidates" / one.made.name
         return write_candidate(one.parent.source, made.name, made.plan, made.quant_map, folder, wanted)
 
