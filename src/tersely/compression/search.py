@@ -14,6 +14,7 @@ from ..probe import probe_examples, probe_features
 from ..progress import Progress
 from ..quantize.samples import Samples
 from ..quantize.sensitivity import sensitivity, too_harmful
+from ..strategy import PTQ
 from ..tasks.task import whole_of
 from . import choice
 from .candidate import Candidate, link_artifact, seal_candidate, write_candidate
@@ -125,7 +126,7 @@ class Search:
         quantized = [one.made for one in made if one.made.plan.quantizer]
         if not quantized:
             return
-        first = next((one for one in quantized if one.plan.quantizer == "ptq"), quantized[0])
+        first = next((one for one in quantized if one.plan.quantizer == PTQ), quantized[0])
         source, rows = parent.source, parent.rows.judging
         pad_id, axis = source.encoder.pad_id, source.task.centred_axis
         self.harm[parent.label] = sensitivity(source.proto, first.quant_map, rows, pad_id, axis, progress=self.progress)
@@ -153,8 +154,8 @@ class Search:
     def _further(self, made: Sequence[Offspring]) -> Iterator[list[Offspring]]:
         """What to try while the drop is above `max_drop`: more rows, then the most harmful layers left float."""
         above = "The drop is above --max_drop:"
-        with_more = [(parent, parent.rows.more) for parent in self.parents if parent.rows.more is not None]
-        with_more = [(parent, more) for parent, more in with_more if any(p.quantizer == "ptq" for p in parent.plans)]
+        calibrated = [parent for parent in self.parents if any(plan.quantizer == PTQ for plan in parent.plans)]
+        with_more = [(parent, parent.rows.more) for parent in calibrated if parent.rows.more is not None]
         if with_more:
             self.progress.say(f"{above} calibrating on {', '.join(with_more[0][1].sets)} rows.")
             yield [one for parent, more in with_more for one in self._make(parent, more)[0]]

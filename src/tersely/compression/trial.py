@@ -21,6 +21,7 @@ from ..measure.score import Answers, Comparison, Score, answer, compare, score
 from ..progress import Progress
 from ..runtime import Predictor
 from ..runtime.positions import longest
+from ..strategy import DYNAMIC
 from ..tasks.task import whole_of
 from .candidate import Candidate
 from .divide import DividedRows
@@ -122,7 +123,7 @@ class Trial:
         self.fp32 = replace(self.fp32, engines=used, seconds=seconds)
         timed = [replace(one, speed=speeds[alike[_build(one)][0]]) for one in measured]
         return [
-            replace(one, evaluation=self._evaluate_twice(one)) if one.candidate.plan.quantizer == "dynamic" else one
+            replace(one, evaluation=self._evaluate_twice(one)) if one.candidate.plan.quantizer == DYNAMIC else one
             for one in timed
         ]
 
