@@ -54,7 +54,7 @@ def demo(output: Path, model: str | None, progress: Progress) -> list[Line]:
     finished = (compressed / "result.json").is_file()
     _once(compressed, lambda: _compress(tuned, train, dev, compressed, progress), progress, finished)
     with opener(progress=progress) as open_system:
-        folders = {"torch": tuned, "onnxruntime": artifact, "openvino": artifact}
+        folders = {"torch": tuned} | dict.fromkeys(engines.GRAPH_ENGINES, artifact)
         systems = [open_system(folders[name], name, 1) for name in folders if name in engines.installed()]
         systems.append(open_system(compressed / "best", "auto", 1))
         sizes = [_size(tuned), *(_size(artifact) for _ in systems[1:-1]), _size(compressed / "best")]

@@ -61,9 +61,9 @@ def export(
         unusual = not set(input_names(module)) <= set(INPUTS)
         export_onnx(module, graph, input_dtype=input_dtype, sample=batches if unusual else None, check=batches)
         advance(1, "scored and compared with torch")
-        runners = {name: engines.load(name, graph) for name in _engines()}
+        runners = {name: engines.load(name, graph) for name in engines.installed(engines.GRAPH_ENGINES)}
         found = {name: difference(module, runner, batches) for name, runner in runners.items()}
-        scored = score(Predictor(task, encoder, runners["onnxruntime"]), examples) if examples else None
+        scored = score(Predictor(task, encoder, runners[engines.REFERENCE]), examples) if examples else None
         advance(1, "packed")
         write_probe(scratch / "probe.npz", probed, encoder.pad_id, fp32=TorchEngine(module))
         manifest = Manifest(
@@ -82,10 +82,6 @@ def export(
     return Exported(artifacts.read(output_dir), {name: off for name, (off, _) in found.items()}, scored)
 
 
-def _engines() -> list[str]:
-    return [name for name in engines.installed() if name != "torch"]
-
-
 def _beside(graph: Path, folder: Path) -> tuple[str, ...]:
     """The file that holds a graph's weights, if one file cannot hold both."""
     weights = weights_file(graph)
@@ -95,7 +91,7 @@ def _beside(graph: Path, folder: Path) -> tuple[str, ...]:
 def _agreeing(found: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
     """The engines to offer, by how far each is off and the largest logit: not one that was seen to disagree here."""
     agrees = {name: off <= allowed(largest) for name, (off, largest) in found.items()}  # NaN does not
-    return tuple(name for name in ("onnxruntime", "openvino") if agrees.get(name, True))
+    return tuple(name for name in engines.GRAPH_ENGINES if agrees.get(name, True))
 
 
 def pack(scratch: Path, folder: ModelFolder, manifest: Manifest) -> None:

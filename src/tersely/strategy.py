@@ -1,31 +1,126 @@
-"""Strategy words such as "ptq+embeddings" as plans: steps in the order in which they run, checked."""
+"""What each step is, and strategy words such as "ptq+embeddings" as plans: steps in the order in which they run."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from .errors import UserError, nearest
 
-STEPS = {
-    "prune_embeddings": "train rows",
-    "dynabert": "train and eval rows",
-    "qat": "train and eval rows",
-    "ptq": "some rows",
-    "dynamic": "nothing",
-    "embeddings": "nothing",
-}
-"""Every step in the order of execution, with the rows that it cannot do without."""
-
-QUANTIZERS = ("qat", "ptq", "dynamic")
-"""The steps that turn matmuls to INT8; a plan has at most one."""
-
-PRUNERS = ("prune_embeddings", "dynabert")
-"""The steps that make another, smaller model first; the others work on its graph."""
+PRUNE_EMBEDDINGS, DYNABERT = "prune_embeddings", "dynabert"
+QAT, PTQ, DYNAMIC, EMBEDDINGS = "qat", "ptq", "dynamic", "embeddings"
 
 DEMANDS = ("nothing", "some rows", "train rows", "train and eval rows")
 """What plans need, each with all that the ones before it have."""
+
+FIXED, MOVING, AT_RUN_TIME = "range_abs_max", "moving_average_abs_max", "abs_max"
+"""Where matmuls get the range of their inputs from: all rows, a moving average over batches, each batch anew."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step is, and which options have an effect on it. All else is asked of this."""
+
+    needs: str
+    """The rows that it cannot do without: one of `DEMANDS`."""
+    prunes: bool = False
+    """Whether it makes another, smaller model first; the others work on its graph."""
+    ranges: str | None = None
+    """Of a step that turns matmuls to INT8: where their inputs' ranges come from by default; None: it does not."""
+    losses: Mapping[str, float] = field(default_factory=dict)
+    """Of a step that trains: the weights of losses that are its own by default; empty: it does not train."""
+    takes_graph: bool = False
+    """Whether a bare ONNX graph is enough; the others need the model."""
+    reads_text: bool = False
+    """Whether its rows must be texts, not tokens."""
+    options: tuple[str, ...] = ()
+    """The options that have an effect on it and not on every step."""
+
+    @property
+    def quantizes(self) -> bool:
+        """Whether it turns matmuls to INT8."""
+        return self.ranges is not None
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether rows tell it ranges before the model is run."""
+        return self.ranges not in (None, AT_RUN_TIME)
+
+    @property
+    def reads_train_rows(self) -> bool:
+        """Whether it cannot do without training rows."""
+        return DEMANDS.index(self.needs) >= DEMANDS.index("train rows")
+
+
+_LEARNING = (
+    "distill_hidden",
+    "distill_logits",
+    "distill_temperature",
+    "label_loss",
+    "teacher_model_name_or_path",
+    "resume_from_checkpoint",
+)
+_CALIBRATING = (
+    "algo_list",
+    "calibration_rows",
+    "activation_quantize_type",
+    "moving_rate",
+    "smooth",
+    "sensitivity",
+)
+_INTEGER = ("weight_quantize_type", "skip_layers", "cpu_classes")
+
+STEPS = {
+    PRUNE_EMBEDDINGS: Step("train rows", prunes=True, reads_text=True, options=("max_vocab_size",)),
+    DYNABERT: Step(
+        "train and eval rows",
+        prunes=True,
+        losses={"distill_hidden": 0.1, "label_loss": 0.0},
+        options=("width_mult_list", "depth_mult_list", "importance", "importance_rows", *_LEARNING),
+    ),
+    QAT: Step(
+        "train and eval rows",
+        ranges=MOVING,
+        losses={"distill_hidden": 0.0, "label_loss": 1.0},
+        options=("use_pact", *_LEARNING, *_CALIBRATING, *_INTEGER),
+    ),
+    PTQ: Step(
+        "some rows",
+        ranges=FIXED,
+        takes_graph=True,
+        options=(
+            "batch_size_list",
+            "batch_num_list",
+            "round_type",
+            "bias_correction",
+            "quantize_attention",
+            *_CALIBRATING,
+            *_INTEGER,
+        ),
+    ),
+    DYNAMIC: Step("nothing", ranges=AT_RUN_TIME, takes_graph=True, options=_INTEGER),
+    EMBEDDINGS: Step("nothing", takes_graph=True, options=("skip_layers",)),
+}
+"""Every step in the order of execution."""
+
+QUANTIZERS = tuple(name for name, step in STEPS.items() if step.quantizes)
+"""The steps that turn matmuls to INT8; a plan has at most one."""
+
+PRUNERS = tuple(name for name, step in STEPS.items() if step.prunes)
+"""The steps that make another, smaller model first."""
+
+TRAINED = tuple(name for name, step in STEPS.items() if step.losses)
+"""The steps that train."""
+
+
+def acting_on(option: str) -> tuple[str, ...]:
+    """The steps that an option has an effect on; none where it is for every step.
+
+    >>> acting_on("skip_layers"), acting_on("seed")
+    (('qat', 'ptq', 'dynamic', 'embeddings'), ())
+    """
+    return tuple(name for name, step in STEPS.items() if option in step.options)
 
 
 @dataclass(frozen=True)
@@ -42,7 +137,7 @@ class Plan:
     @property
     def needs(self) -> str:
         """The rows that the plan cannot do without: one of `DEMANDS`."""
-        return max((STEPS[step] for step in self.steps), key=DEMANDS.index)
+        return max((STEPS[step].needs for step in self.steps), key=DEMANDS.index)
 
     @property
     def quantizer(self) -> str | None:
@@ -52,7 +147,27 @@ class Plan:
     @property
     def embeddings(self) -> bool:
         """Whether the embedding tables become INT8."""
-        return "embeddings" in self.steps
+        return EMBEDDINGS in self.steps
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether rows tell ranges before the model is run."""
+        return any(STEPS[step].calibrates for step in self.steps)
+
+    @property
+    def trained(self) -> tuple[str, ...]:
+        """The steps that train."""
+        return tuple(step for step in self.steps if step in TRAINED)
+
+    @property
+    def reads_train_rows(self) -> bool:
+        """Whether the plan cannot do without training rows."""
+        return any(STEPS[step].reads_train_rows for step in self.steps)
+
+    @property
+    def without_train_rows(self) -> tuple[str, ...]:
+        """The steps that are left where there are no training rows."""
+        return tuple(step for step in self.steps if not STEPS[step].reads_train_rows)
 
     @property
     def pruning(self) -> tuple[str, ...]:
@@ -79,11 +194,11 @@ class Plan:
         >>> parse("dynabert+ptq+embeddings").candidate("mse", "4_1", width="width_mult_0.75")
         'width_mult_0.75-mse4_1-embeddings'
         """
-        if self.quantizer == "ptq" and (algo is None or rows is None):
+        if self.quantizer == PTQ and (algo is None or rows is None):
             raise ValueError("A candidate of ptq is named after its calibrator and its rows.")
-        if "dynabert" in self.steps and width is None:
+        if DYNABERT in self.steps and width is None:
             raise ValueError("A candidate of dynabert is named after its width.")
-        instead = {"ptq": f"{algo}{rows}", "dynabert": str(width)}
+        instead = {PTQ: f"{algo}{rows}", DYNABERT: str(width)}
         return "-".join(instead.get(step, step) for step in self.steps)
 
 
@@ -138,7 +253,7 @@ def check_rows(plans: Sequence[Plan], *, train: bool, evaluation: bool) -> None:
         if plan.needs == "some rows" and not (train or evaluation):
             hint = "Name them with --train_file or --eval_file."
             raise UserError(f"The strategy '{plan.name}' needs rows to calibrate on.", hint=hint)
-        if plan.needs in ("train rows", "train and eval rows") and not train:
+        if plan.reads_train_rows and not train:
             hint = f"Name them with --train_file{_without(plan, evaluation)}."
             raise UserError(f"The strategy '{plan.name}' needs training rows.", hint=hint)
         if plan.needs == "train and eval rows" and not evaluation:
@@ -147,7 +262,7 @@ def check_rows(plans: Sequence[Plan], *, train: bool, evaluation: bool) -> None:
 
 def _without(plan: Plan, rows: bool) -> str:
     """What else could be asked for without training rows, as the end of a sentence."""
-    rest = Plan(tuple(step for step in plan.steps if STEPS[step] not in ("train rows", "train and eval rows")))
+    rest = Plan(plan.without_train_rows)
     if not rest.steps or (rest.needs == "some rows" and not rows):
         return ""
     return f", or write --strategy {rest.name}"

@@ -23,7 +23,11 @@ from .runtime.positions import longest
 from .tasks import Task, from_json, to_json
 from .torch_dynamic import is_dynamic
 
-SPELLINGS = (*engines.ENGINES, "openvino-bf16")
+SPELLINGS = (
+    *engines.ENGINES,
+    *(f"{name}-bf16" for name, facts in engines.ENGINES.items() if "bf16" in facts.precisions),
+)
+"""How users name engines: the name, or with the precision that float parts are to run in."""
 
 
 @dataclass(frozen=True)

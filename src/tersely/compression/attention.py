@@ -13,7 +13,6 @@ import onnx
 from numpy.typing import NDArray
 
 from .. import engines
-from ..engines import installed
 from ..engines.cpu import EXACT_CLASSES
 from ..graphs.layers import Kind
 from ..graphs.write_qdq import write_qdq
@@ -33,9 +32,10 @@ WINDOWS, RESAMPLES = 128, 1000
 
 
 def kinds(options: CompressOptions) -> tuple[Kind, ...]:
-    """The products to calibrate. `auto` takes QKᵀ where OpenVINO is to run: see `settle_products`."""
+    """The products to calibrate. `auto` takes QKᵀ where an engine that gains is to run: see `settle_products`."""
     if options.quantize_attention == "auto":
-        return ("scores",) if "openvino" in (options.engines or installed()) else ()
+        gains = any(engines.ENGINES[name].int8_attention for name in options.engines or engines.installed())
+        return ("scores",) if gains else ()
     return ("scores", "context") if options.quantize_attention == "on" else ()
 
 
@@ -54,12 +54,12 @@ def settle_products(
     with tempfile.TemporaryDirectory(prefix="tersely-") as scratch:
         place, rows = Path(scratch), (samples.judging or samples.features)[:WINDOWS]
         onnx.save_model(proto, place / "fp32.onnx")
-        exact = run(engines.load("onnxruntime", place / "fp32.onnx"), rows, samples.pad_id)
+        exact = run(engines.load(engines.REFERENCE, place / "fp32.onnx"), rows, samples.pad_id)
 
         def moved(quant_map: QuantMap) -> NDArray[np.float64]:
             """How far the logits of each window move."""
             onnx.save_model(write_qdq(proto, quant_map, signed=False, signed_sides=True), place / "int8.onnx")
-            runner = engines.load("onnxruntime", write_emulated(place / "int8.onnx", place / "emulated.onnx"))
+            runner = engines.load(engines.REFERENCE, write_emulated(place / "int8.onnx", place / "emulated.onnx"))
             pairs = zip(exact, run(runner, rows, samples.pad_id), strict=True)
             return np.array([mean_abs_logit_change([one], [other], centred_axis) for one, other in pairs])
 

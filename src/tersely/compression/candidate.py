@@ -65,9 +65,8 @@ class Candidate:
         graph = self.folder / pair.graph.path
         if emulated is None or pair.fits:
             return engines.load(pair.engine, graph, threads=threads, precision=pair.graph.precision)
-        return engines.load(
-            "onnxruntime", write_emulated(graph, emulated / f"{self.name}-{graph.stem}.onnx"), threads=threads
-        )
+        exact = write_emulated(graph, emulated / f"{self.name}-{graph.stem}.onnx")
+        return engines.load(engines.REFERENCE, exact, threads=threads)
 
     def size(self, graph: Graph) -> int:
         """Bytes that an engine reads to run a graph."""
@@ -97,20 +96,23 @@ def _write_float(source: Source, folder: Path, wanted: Sequence[str]) -> tuple[G
 
 def _write_integer(proto: Any, quant_map: QuantMap, folder: Path, wanted: Sequence[str]) -> tuple[Graph, ...]:
     classes = quant_map.cpu_classes
-    standard = [engine for engine in ("openvino", "onnxruntime") if engine in wanted]
+    asked = [(name, facts) for name, facts in engines.ENGINES.items() if name in wanted]
     if not quant_map.layers:  # only tables: one graph does for all
         save_sharing(write_qdq(proto, quant_map, signed=False), {}, folder / "onnx", Path(STANDARD).name)
-        return (Graph(STANDARD, tuple(reversed(standard)), "int8", classes),)
+        return (Graph(STANDARD, tuple(name for name, _ in asked), "int8", classes),)
+    fusing = tuple(name for name, facts in asked if facts.fuses_int8)
+    gaining = tuple(name for name, facts in asked if facts.int8_attention)
+    standard = (*(name for name, _ in asked if name not in fusing), *fusing)  # those first that have no other
     others = {}
-    graphs: tuple[Graph, ...] = (Graph(STANDARD, tuple(standard), "int8", classes),)
-    if quant_map.products and "openvino" in wanted:
+    graphs: tuple[Graph, ...] = (Graph(STANDARD, standard, "int8", classes),)
+    if quant_map.products and gaining:
         others[Path(ATTENTION).name] = write_qdq(proto, quant_map, signed=False, signed_sides=True)
-        graphs = (Graph(ATTENTION, ("openvino",), "int8", EXACT_CLASSES, (STANDARD,)), *graphs)
+        graphs = (Graph(ATTENTION, gaining, "int8", EXACT_CLASSES, (STANDARD,)), *graphs)
     if "all" not in quant_map.product_classes:
         quant_map = replace(quant_map, products={})
-    if "onnxruntime" in wanted:
+    if fusing:
         others[Path(FUSED).name] = write_onnxruntime(proto, quant_map)
-        graphs = (Graph(FUSED, ("onnxruntime",), "int8", classes, (STANDARD,)), *graphs)
+        graphs = (Graph(FUSED, fusing, "int8", classes, (STANDARD,)), *graphs)
     if not at_run_time(quant_map):
         others[Path(SIGNED).name] = write_qdq(proto, quant_map, signed=True)
         graphs = (*graphs, Graph(SIGNED, (), "int8", classes, (STANDARD,)))

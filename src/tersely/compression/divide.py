@@ -13,7 +13,7 @@ from ..quantize.samples import Samples
 from ..strategy import Plan
 from ..tasks import Columns, Encoder, Feature, Task
 from .make import is_moving
-from .options import LOSSES, CompressOptions
+from .options import CompressOptions
 from .rows import SIZES, Indices, RowPlan, SampleSet, asked_rows, calibration_order, sample_sets
 
 MORE = 4
@@ -107,7 +107,7 @@ def divide_rows(data: Data, model: HasTask, options: CompressOptions, plans: Seq
     task = model.task
     evaluation = task.read(data.evaluation, data.columns, labelled=True) if data.evaluation is not None else None
     test = task.read(data.test, data.columns, labelled=True) if data.test is not None else None
-    calibrates = any(plan.quantizer in ("ptq", "qat") for plan in plans)
+    calibrates = any(plan.calibrates for plan in plans)
     plan = calibration_order(
         len(data.train) if data.train is not None else 0,
         len(evaluation or ()),
@@ -158,11 +158,9 @@ def divide_rows(data: Data, model: HasTask, options: CompressOptions, plans: Seq
 
 def _training(data: Data, task: Task, options: CompressOptions, plans: Sequence[Plan]) -> list[Any]:
     """All training rows where a plan needs them; with their labels if it learns from these."""
-    if data.train is None or not any(plan.pruning or plan.quantizer == "qat" for plan in plans):
+    if data.train is None or not any(plan.reads_train_rows for plan in plans):
         return []
-    trained = {step for plan in plans for step in plan.steps if step in LOSSES}
-    labelled = any(options.losses(step)["label_loss"] > 0 for step in trained)
-    labelled = labelled or ("dynabert" in trained and options.importance == "labels")
+    labelled = any(options.learns_from_labels(step) for plan in plans for step in plan.trained)
     return task.read(data.train, data.columns, labelled=labelled)
 
 

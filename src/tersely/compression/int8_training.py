@@ -14,16 +14,14 @@ from ..graphs.first_position import keep_first_position
 from ..processes import on_all
 from ..qat import QatSettings, train_int8
 from ..qat.training import int8_arguments
-from ..strategy import Plan
+from ..strategy import DYNABERT, PRUNE_EMBEDDINGS, QAT, Plan
 from ..train.isolated import isolated
 from ..train.loss_settings import Criterion
 from ..train.teacher import open_teacher
 from .options import CompressOptions
 from .parents import Parent
-from .pruning import CUT, TRAINED, Pruning, check_temperature
+from .pruning import Pruning, check_temperature
 from .source import open_pruned
-
-STEP = "qat"
 
 
 def qat_settings(
@@ -33,7 +31,6 @@ def qat_settings(
     criterion: Criterion | None = None,
 ) -> QatSettings:
     """The options of `qat` as it takes them; the criterion counts where labels do."""
-    losses = options.losses(STEP)
     return QatSettings(
         weight_quantize_type=options.weight_quantize_type,
         activation_quantize_type=options.activation_type(plan),
@@ -42,9 +39,9 @@ def qat_settings(
         cpu_classes=options.cpu_classes,
         algo_list=options.algo_list,
         smooth=options.smooth,
-        **losses,
+        **options.losses(QAT),
         teacher=teacher,
-        criterion=criterion if losses["label_loss"] else None,
+        criterion=criterion if options.learns_from_labels(QAT) else None,
     )
 
 
@@ -52,21 +49,21 @@ def check_int8_training(
     folder: ModelFolder, options: CompressOptions, plans: Sequence[Plan], training: Mapping[str, Any]
 ) -> None:
     """Refuse teachers, families and training options that cannot be. Reads a teacher's weights where one is named."""
-    asking = [plan for plan in plans if plan.quantizer == STEP]
+    asking = [plan for plan in plans if plan.quantizer == QAT]
     if not asking:
         return
     with isolated():
         int8_arguments(training, Path("-"), options.seed)
     check_temperature(folder, options)
-    hidden = options.losses(STEP)["distill_hidden"] > 0
+    hidden = options.losses(QAT)["distill_hidden"] > 0
     family = find(folder.config) if hidden else None
     named = options.teacher_model_name_or_path
     if named is None:
         return
-    if any(CUT in plan.steps for plan in asking):
+    if any(PRUNE_EMBEDDINGS in plan.steps for plan in asking):
         what = "The '--teacher_model_name_or_path' option cannot be used where the vocabulary is cut before training."
         raise UserError(what, hint="The teacher would need the same cut. Cut its vocabulary and the model's first.")
-    shallow = any(TRAINED in plan.steps for plan in asking) and any(depth != 1 for depth in options.depth_mult_list)
+    shallow = any(DYNABERT in plan.steps for plan in asking) and any(depth != 1 for depth in options.depth_mult_list)
     if hidden and shallow:
         what = "With '--depth_mult_list' qat trains models with fewer layers than '--teacher_model_name_or_path' has."
         raise UserError(what, hint="Set --distill_hidden 0 to learn from its answers alone.")
@@ -77,7 +74,7 @@ def train_parents(parents: Sequence[Parent], pruning: Pruning, scratch: Path) ->
     """The same parents without their plans of `qat`, and behind each the model that was trained for those."""
     found = []
     for parent in parents:
-        asking = tuple(plan for plan in parent.plans if plan.quantizer == STEP)
+        asking = tuple(plan for plan in parent.plans if plan.quantizer == QAT)
         if not asking:
             found.append(parent)
             continue
@@ -91,7 +88,7 @@ def _train(parent: Parent, asking: tuple[Plan, ...], pruning: Pruning, scratch: 
     if samples is None:
         raise ValueError("Training for INT8 starts from calibration rows.")
     folder = parent.smaller.folder if parent.smaller else pruning.folder
-    label = f"{parent.name}-{STEP}".strip("-")
+    label = f"{parent.name}-{QAT}".strip("-")
     done = on_all(
         train_int8,
         folder,
@@ -120,6 +117,6 @@ def _teacher(plan: Plan, pruning: Pruning) -> Path | ModelFolder | None:
     named = pruning.options.teacher_model_name_or_path
     if named is not None:
         return Path(named)
-    if TRAINED not in plan.steps or pruning.options.losses(STEP)["distill_hidden"]:
+    if DYNABERT not in plan.steps or pruning.options.losses(QAT)["distill_hidden"]:
         return None
     return pruning.unpruned(plan.pruning)

@@ -17,9 +17,9 @@ from ..quantize.embeddings import quantize_tables
 from ..quantize.ptq import PtqSettings, ptq
 from ..quantize.samples import Samples
 from ..quantize.targets import find_targets
-from ..strategy import Plan
+from ..strategy import DYNAMIC, MOVING, PTQ, QAT, Plan
 from .attention import kinds, settle_products
-from .options import MOVING, CompressOptions
+from .options import CompressOptions
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def make(
             _refuse_float(plan, targets.left_float)
     tables, tables_left = quantize_tables(proto, skip_layers) if any(plan.embeddings for plan in plans) else ({}, {})
     calibrated: Mapping[tuple[str, str], QuantMap] = {}
-    if samples is not None and any(plan.quantizer == "ptq" for plan in plans):
+    if samples is not None and any(plan.quantizer == PTQ for plan in plans):
         calibrated = ptq(proto, targets, samples, _settings(options), progress=progress)
         if options.quantize_attention == "auto":
             calibrated = settle_products(proto, calibrated, samples, centred_axis)
@@ -104,14 +104,14 @@ def _maps(
     width: str | None,
     trained: QuantMap | None,
 ) -> list[tuple[str, QuantMap]]:
-    if plan.quantizer == "ptq":
+    if plan.quantizer == PTQ:
         return [(plan.candidate(*key, width=width), quant_map) for key, quant_map in calibrated.items()]
     name = plan.candidate(width=width)
-    if plan.quantizer == "qat":
+    if plan.quantizer == QAT:
         if trained is None:
             raise ValueError("A plan with qat needs a model that was trained so.")
         return [(name, trained)]
-    if plan.quantizer == "dynamic":
+    if plan.quantizer == DYNAMIC:
         return [(name, dynamic(targets, options.weight_quantize_type, options.cpu_classes))]
     names = [one.name for one in (*targets.layers, *targets.products)]
     return [(name, QuantMap(left_float={**targets.left_float, **dict.fromkeys(names, "not_asked")}))]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import fields
 from typing import Any
 
 from ..engines import ENGINES, installed
 from ..errors import UserError, missing_package
-from ..strategy import Plan
-from .options import AT_RUN_TIME, MOVING, CompressOptions
+from ..strategy import AT_RUN_TIME, DYNAMIC, MOVING, PTQ, QAT, STEPS, TRAINED, Plan, acting_on
+from .options import CompressOptions
 
 
 def resolve(options: CompressOptions, plans: Sequence[Plan]) -> tuple[tuple[Plan, ...], tuple[str, ...]]:
@@ -24,11 +25,11 @@ def resolve(options: CompressOptions, plans: Sequence[Plan]) -> tuple[tuple[Plan
     notes, running = [], []
     for plan in plans:
         real = plan
-        if plan.quantizer == "ptq" and options.activation_type(plan) == AT_RUN_TIME:
-            real = plan.with_quantizer("dynamic")
+        if plan.quantizer == PTQ and options.activation_type(plan) == AT_RUN_TIME:
+            real = plan.with_quantizer(DYNAMIC)
             because = f"with '--activation_quantize_type {AT_RUN_TIME}' ranges are taken at run time"
             notes.append(f"{plan.name} runs as {real.name}: {because}.")
-        if plan.quantizer == "qat" and options.activation_type(plan) == AT_RUN_TIME:
+        if plan.quantizer == QAT and options.activation_type(plan) == AT_RUN_TIME:
             because = f"with '--activation_quantize_type {AT_RUN_TIME}' ranges are taken at run time"
             notes.append(f"{plan.name} is exported as the graph of dynamic: {because}, and no clip is learnt.")
         running.append(real)
@@ -69,45 +70,36 @@ def check(
     if options.input_infer_model_path is not None:
         if "input_dtype" in given:
             _refuse("input_dtype", "with --input_infer_model_path: that graph has its own")
-        for plan in plans:
-            for step in plan.steps:
-                if step not in ("ptq", "dynamic", "embeddings"):
-                    what = f"The step '{step}' needs a model folder, not a bare graph (--input_infer_model_path)."
-                    unset = "" if "strategy" in given else f" The default is '{plan.name}': write --strategy ptq."
-                    raise UserError(what, hint=f"A bare graph can have ptq, dynamic and embeddings.{unset}")
+        _check_graph_steps(plans, given)
     for engine in options.engines or ():
         if engine not in installed():
             raise missing_package(ENGINES[engine].packages[0], f"--engines {engine}", ENGINES[engine].extra)
 
 
-_TRAINED, _STATIC, _INTEGER = {"dynabert", "qat"}, {"ptq", "qat"}, {"ptq", "qat", "dynamic"}
+def _check_graph_steps(plans: Sequence[Plan], given: AbstractSet[str]) -> None:
+    *firsts, last = (name for name, step in STEPS.items() if step.takes_graph)
+    for plan in plans:
+        for step in plan.steps:
+            if not STEPS[step].takes_graph:
+                what = f"The step '{step}' needs a model folder, not a bare graph (--input_infer_model_path)."
+                unset = "" if "strategy" in given else f" The default is '{plan.name}': write --strategy {firsts[0]}."
+                raise UserError(what, hint=f"A bare graph can have {', '.join(firsts)} and {last}.{unset}")
+
+
+_IDLE: dict[str, Any] = {
+    "activation_quantize_type": AT_RUN_TIME,
+    "round_type": "round",
+    "bias_correction": False,
+    "smooth": "off",
+    "quantize_attention": "off",
+    "sensitivity": False,
+    "skip_layers": (),
+    "cpu_classes": "all",
+}
 EFFECT: dict[str, tuple[set[str], Any]] = {
-    "width_mult_list": ({"dynabert"}, None),
-    "depth_mult_list": ({"dynabert"}, None),
-    "distill_hidden": (_TRAINED, None),
-    "distill_logits": (_TRAINED, None),
-    "distill_temperature": (_TRAINED, None),
-    "label_loss": (_TRAINED, None),
-    "importance": ({"dynabert"}, None),
-    "importance_rows": ({"dynabert"}, None),
-    "teacher_model_name_or_path": (_TRAINED, None),
-    "resume_from_checkpoint": (_TRAINED, None),
-    "max_vocab_size": ({"prune_embeddings"}, None),
-    "algo_list": (_STATIC, None),
-    "calibration_rows": (_STATIC, None),
-    "batch_size_list": ({"ptq"}, None),
-    "batch_num_list": ({"ptq"}, None),
-    "weight_quantize_type": (_INTEGER, None),
-    "activation_quantize_type": (_STATIC, AT_RUN_TIME),
-    "moving_rate": (_STATIC, None),
-    "use_pact": ({"qat"}, None),
-    "round_type": ({"ptq"}, "round"),
-    "bias_correction": ({"ptq"}, False),
-    "smooth": (_STATIC, "off"),
-    "quantize_attention": ({"ptq"}, "off"),
-    "sensitivity": (_STATIC, False),
-    "skip_layers": (_INTEGER | {"embeddings"}, ()),
-    "cpu_classes": (_INTEGER, "all"),
+    field.name: ({*acting_on(field.name)}, _IDLE.get(field.name))
+    for field in fields(CompressOptions)
+    if acting_on(field.name)
 }
 """Which steps an option has an effect on, and the value that is true of all others anyway."""
 
@@ -116,15 +108,15 @@ def _check_effect(options: CompressOptions, plans: Sequence[Plan], given: Abstra
     running, _ = resolve(options, plans)
     steps = {step for plan in running for step in plan.steps}
     strategies = " or ".join(f"'{plan.name}'" for plan in plans)
-    changed = running != tuple(plans) and "dynamic" not in {plan.quantizer for plan in plans}
+    changed = running != tuple(plans) and DYNAMIC not in {plan.quantizer for plan in plans}
     for name, (effective, idle) in EFFECT.items():
         value = getattr(options, name)
         if name in given and value != idle and not effective & steps:
             because = f"with the strategy {strategies}"
-            if changed and "ptq" in effective:
+            if changed and PTQ in effective:
                 because = f"with --activation_quantize_type {AT_RUN_TIME}, which is the graph of dynamic"
             _refuse(name, because, f"It is for {' or '.join(sorted(effective))}.", value)
-    if options.skip_layers == ("auto",) and not _STATIC & steps:
+    if options.skip_layers == ("auto",) and not any(plan.calibrates for plan in running):
         because = f"with the strategy {strategies}"
         _refuse("skip_layers", because, "Name patterns: auto is for ptq and qat.", options.skip_layers)
     if "distill_temperature" in given and options.distill_logits == 0:
@@ -136,7 +128,7 @@ def _check_effect(options: CompressOptions, plans: Sequence[Plan], given: Abstra
 
 
 def _learns_clips(options: CompressOptions, plans: Sequence[Plan]) -> bool:
-    return any(plan.quantizer == "qat" and options.activation_type(plan) != AT_RUN_TIME for plan in plans)
+    return any(touches("use_pact", [plan]) and options.activation_type(plan) != AT_RUN_TIME for plan in plans)
 
 
 def check_training(training: Mapping[str, Any], plans: Sequence[Plan]) -> None:
@@ -144,12 +136,12 @@ def check_training(training: Mapping[str, Any], plans: Sequence[Plan]) -> None:
     asked = [name for name, value in training.items() if (name, value) != ("device", "cpu")]
     if asked and not trains(plans):
         strategies = " or ".join(f"'{plan.name}'" for plan in plans)
-        _refuse(asked[0], f"with the strategy {strategies}", "It is for dynabert and qat.")
+        _refuse(asked[0], f"with the strategy {strategies}", f"It is for {' and '.join(TRAINED)}.")
 
 
 def trains(plans: Sequence[Plan]) -> bool:
     """Whether any of the plans trains, so that options of training have an effect."""
-    return any(_TRAINED & set(plan.steps) for plan in plans)
+    return any(plan.trained for plan in plans)
 
 
 def touches(name: str, plans: Sequence[Plan]) -> bool:

@@ -10,17 +10,10 @@ from ..engines import ENGINES
 from ..errors import UserError
 from ..options import option
 from ..quantize.calibrators import CALIBRATORS
-from ..strategy import Plan, parse_all
+from ..strategy import AT_RUN_TIME, FIXED, MOVING, STEPS, TRAINED, Plan, parse_all
 from .option_values import Reader, above, none_or, number, one_of, several, share, text, whole, word_or, yes_or_no
 
 INT8_ENGINES = tuple(name for name, entry in ENGINES.items() if "int8" in entry.precisions)
-MOVING = "moving_average_abs_max"
-AT_RUN_TIME = "abs_max"
-LOSSES = {
-    "dynabert": {"distill_hidden": 0.1, "label_loss": 0.0},
-    "qat": {"distill_hidden": 0.0, "label_loss": 1.0},
-}
-"""The steps that train, with defaults that are their own."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +93,8 @@ class CompressOptions:
 
     def trained(self) -> tuple[str, ...]:
         """The steps of any strategy that train."""
-        steps = {step for plan in self.plans() for step in plan.steps}
-        return tuple(step for step in LOSSES if step in steps)
+        steps = {step for plan in self.plans() for step in plan.trained}
+        return tuple(step for step in TRAINED if step in steps)
 
     def losses(self, step: str) -> dict[str, Any]:
         """The losses of a step that trains: what was set, and its own default for what was not.
@@ -109,7 +102,7 @@ class CompressOptions:
         >>> CompressOptions(label_loss=0.5).losses("qat")
         {'distill_hidden': 0.0, 'distill_logits': 1.0, 'distill_temperature': 1.0, 'label_loss': 0.5}
         """
-        own = LOSSES[step]
+        own = STEPS[step].losses
         return {
             "distill_hidden": own["distill_hidden"] if self.distill_hidden is None else self.distill_hidden,
             "distill_logits": self.distill_logits,
@@ -117,10 +110,15 @@ class CompressOptions:
             "label_loss": own["label_loss"] if self.label_loss is None else self.label_loss,
         }
 
+    def learns_from_labels(self, step: str) -> bool:
+        """Whether a step that trains reads the labels of its rows: for its loss, or to see what matters."""
+        sees_importance = "importance" in STEPS[step].options and self.importance == "labels"
+        return bool(self.losses(step)["label_loss"] > 0) or sees_importance
+
     def activation_type(self, plan: Plan) -> str:
         """Where a plan's matmuls get the range of their inputs from."""
-        by_strategy = {"ptq": "range_abs_max", "qat": MOVING}
-        return self.activation_quantize_type or by_strategy.get(plan.quantizer or "", AT_RUN_TIME)
+        usual = STEPS[plan.quantizer].ranges if plan.quantizer else None
+        return self.activation_quantize_type or usual or AT_RUN_TIME
 
 
 def read_option(name: str, value: Any) -> Any:
@@ -164,7 +162,7 @@ READERS: dict[str, Reader] = {
     "batch_size_list": several(whole(1)),
     "batch_num_list": several(none_or(whole(1))),
     "weight_quantize_type": one_of("channel_wise_abs_max", "abs_max"),
-    "activation_quantize_type": one_of("range_abs_max", MOVING, AT_RUN_TIME),
+    "activation_quantize_type": one_of(FIXED, MOVING, AT_RUN_TIME),
     "moving_rate": number(0, 1, below=True),
     "use_pact": yes_or_no,
     "round_type": one_of("round", "adaround"),

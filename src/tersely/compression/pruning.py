@@ -21,7 +21,7 @@ from ..prune.dynabert import Pruned, pruning_arguments, train_widths
 from ..prune.settings import PruneSettings, Target
 from ..prune.vocabulary import PrunedVocabulary, prune_vocabulary
 from ..quantize.targets import FEWEST_OUTPUTS
-from ..strategy import Plan
+from ..strategy import DYNABERT, PRUNE_EMBEDDINGS, Plan
 from ..tasks.sequence_classification import REGRESSION
 from ..train.distil import kind_of
 from ..train.isolated import isolated
@@ -31,7 +31,6 @@ from .candidate import link
 from .divide import DividedRows
 from .options import CompressOptions
 
-CUT, TRAINED = "prune_embeddings", "dynabert"
 VOCABULARY = "vocabulary"
 """Folder of a model that only lost tokens, under torch/."""
 
@@ -48,8 +47,7 @@ class Smaller:
 
 def prune_settings(options: CompressOptions, criterion: Criterion | None = None) -> PruneSettings:
     """The options of `dynabert` as it takes them; the criterion counts where labels do."""
-    teacher, losses = options.teacher_model_name_or_path, options.losses(TRAINED)
-    labels_count = losses["label_loss"] > 0 or options.importance == "labels"
+    teacher, losses = options.teacher_model_name_or_path, options.losses(DYNABERT)
     return PruneSettings(
         width_mult_list=options.width_mult_list,
         depth_mult_list=options.depth_mult_list,
@@ -57,7 +55,7 @@ def prune_settings(options: CompressOptions, criterion: Criterion | None = None)
         importance=options.importance,
         importance_rows=options.importance_rows,
         teacher=None if teacher is None else Path(teacher),
-        criterion=criterion if labels_count else None,
+        criterion=criterion if options.learns_from_labels(DYNABERT) else None,
     )
 
 
@@ -69,7 +67,7 @@ def check_pruning(
     Costs one reading of the weights where a plan has `dynabert`.
     """
     groups = {plan.pruning for plan in plans}
-    if not any(TRAINED in steps for steps in groups):
+    if not any(DYNABERT in steps for steps in groups):
         return len(groups - {()})
     find(folder.config)
     check_temperature(folder, options)
@@ -83,9 +81,9 @@ def check_pruning(
     settings, family = prune_settings(options), find(model)
     targets, _ = settings.targets(shape_of(model, family))
     open_teacher(model, family, settings)
-    if any(TRAINED in plan.steps and plan.quantizer for plan in plans):
+    if any(DYNABERT in plan.steps and plan.quantizer for plan in plans):
         _check_wide_enough(targets, int(locate(model, family).config.hidden_size))
-    return sum(len(targets) if TRAINED in steps else 1 for steps in groups if steps)
+    return sum(len(targets) if DYNABERT in steps else 1 for steps in groups if steps)
 
 
 def check_temperature(folder: ModelFolder, options: CompressOptions) -> None:
@@ -120,17 +118,17 @@ class Pruning:
 
     def models(self, steps: tuple[str, ...]) -> list[Smaller]:
         """The models of one group of pruning steps."""
-        if steps == (CUT,):
+        if steps == (PRUNE_EMBEDDINGS,):
             return [self._vocabulary]
-        if steps == (TRAINED,):
+        if steps == (DYNABERT,):
             return self._trained
         if _trains_cut(self.options, self.groups):
-            return self._widths(self._vocabulary.folder, f"{CUT}-")
-        return [self._cut(one, f"{CUT}-{one.name}") for one in self._trained]
+            return self._widths(self._vocabulary.folder, f"{PRUNE_EMBEDDINGS}-")
+        return [self._cut(one, f"{PRUNE_EMBEDDINGS}-{one.name}") for one in self._trained]
 
     def unpruned(self, steps: tuple[str, ...]) -> ModelFolder:
         """The model with all its widths that the models of some pruning steps share their vocabulary with."""
-        return self._vocabulary.folder if CUT in steps else self.folder
+        return self._vocabulary.folder if PRUNE_EMBEDDINGS in steps else self.folder
 
     @cached_property
     def _vocabulary(self) -> Smaller:
@@ -190,4 +188,4 @@ def _trains_cut(options: CompressOptions, groups: frozenset[tuple[str, ...]] | s
     Not where the full one is trained as well and all tokens in use stay: training rows then have the same tokens and
     logits with and without the cut, so that one training serves both, and its models are cut afterwards.
     """
-    return (CUT, TRAINED) in groups and ((TRAINED,) not in groups or options.max_vocab_size is not None)
+    return (PRUNE_EMBEDDINGS, DYNABERT) in groups and ((DYNABERT,) not in groups or options.max_vocab_size is not None)

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 
 from ..artifact import read
 from ..card import score_note
-from ..engines import installed
+from ..engines import GRAPH_ENGINES, installed
 from ..measure.score import Comparison
 from ..probe import probe_examples, probe_features
 from ..progress import Progress
 from ..quantize.samples import Samples
 from ..quantize.sensitivity import sensitivity, too_harmful
+from ..strategy import PTQ
 from ..tasks.task import whole_of
 from . import choice
 from .candidate import Candidate, link_artifact, seal_candidate, write_candidate
@@ -125,7 +126,7 @@ class Search:
         quantized = [one.made for one in made if one.made.plan.quantizer]
         if not quantized:
             return
-        first = next((one for one in quantized if one.plan.quantizer == "ptq"), quantized[0])
+        first = next((one for one in quantized if one.plan.quantizer == PTQ), quantized[0])
         source, rows = parent.source, parent.rows.judging
         pad_id, axis = source.encoder.pad_id, source.task.centred_axis
         self.harm[parent.label] = sensitivity(source.proto, first.quant_map, rows, pad_id, axis, progress=self.progress)
@@ -146,15 +147,15 @@ class Search:
         return [self.trial.measure(one) for one in written]
 
     def _write(self, one: Offspring) -> Candidate:
-        wanted = self.options.engines or tuple(name for name in installed() if name != "torch")
+        wanted = self.options.engines or installed(GRAPH_ENGINES)
         made, folder = one.made, self.output.scratch / "candidates" / one.made.name
         return write_candidate(one.parent.source, made.name, made.plan, made.quant_map, folder, wanted)
 
     def _further(self, made: Sequence[Offspring]) -> Iterator[list[Offspring]]:
         """What to try while the drop is above `max_drop`: more rows, then the most harmful layers left float."""
         above = "The drop is above --max_drop:"
-        with_more = [(parent, parent.rows.more) for parent in self.parents if parent.rows.more is not None]
-        with_more = [(parent, more) for parent, more in with_more if any(p.quantizer == "ptq" for p in parent.plans)]
+        calibrated = [parent for parent in self.parents if any(plan.quantizer == PTQ for plan in parent.plans)]
+        with_more = [(parent, parent.rows.more) for parent in calibrated if parent.rows.more is not None]
         if with_more:
             self.progress.say(f"{above} calibrating on {', '.join(with_more[0][1].sets)} rows.")
             yield [one for parent, more in with_more for one in self._make(parent, more)[0]]

@@ -128,7 +128,7 @@ def _open(path: str | Path, options: TaskOptions) -> ModelFolder:
 def _artifact_of(proto: Any, file: Path, folder: ModelFolder, place: Path) -> Artifact:
     (place / GRAPH).parent.mkdir(parents=True)
     onnx.save_model(proto, place / GRAPH)
-    engine = engines.load("onnxruntime", place / GRAPH)
+    engine = engines.load(engines.REFERENCE, place / GRAPH)
     task, encoder = folder.task, folder.encoder
     probed = probe_features(task, encoder, probe_examples(task))
     _check_outputs(engine, probe_batches(probed, encoder.pad_id)[0], task, file)
@@ -140,7 +140,7 @@ def _artifact_of(proto: Any, file: Path, folder: ModelFolder, place: Path) -> Ar
         inputs=engine.inputs,
         input_dtype="int32" if dtype == onnx.TensorProto.INT32 else "int64",
         pad_token_id=encoder.pad_id,
-        graphs=(Graph(GRAPH, ("onnxruntime", "openvino"), "fp32"),),
+        graphs=(Graph(GRAPH, engines.GRAPH_ENGINES, "fp32"),),
         provenance=folder.provenance,
         tersely_version=__version__,
     )

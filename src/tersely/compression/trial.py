@@ -21,6 +21,7 @@ from ..measure.score import Answers, Comparison, Score, answer, compare, score
 from ..progress import Progress
 from ..runtime import Predictor
 from ..runtime.positions import longest
+from ..strategy import DYNAMIC
 from ..tasks.task import whole_of
 from .candidate import Candidate
 from .divide import DividedRows
@@ -45,7 +46,7 @@ class Trial:
     def __init__(self, source: Source, rows: DividedRows, scratch: Path, progress: Progress, seed: int = 42) -> None:
         self._source, self._rows, self._progress = source, rows, progress
         self._scratch = scratch / "emulated"
-        self.exact = self._predictor(engines.load("onnxruntime", source.fp32.path(GRAPH)))
+        self.exact = self._predictor(engines.load(engines.REFERENCE, source.fp32.path(GRAPH)))
         given = self._answer(self.exact, "FP32")
         size = source.fp32.loaded_bytes(source.fp32.manifest.graphs[0])
         self.fp32 = Baseline(given if isinstance(given, Score) else None, given, size)
@@ -61,7 +62,7 @@ class Trial:
         """
         graph = candidate.source.fp32.path(GRAPH)
         own = candidate.source is self._source
-        before = self.exact.engine if own else engines.load("onnxruntime", graph)
+        before = self.exact.engine if own else engines.load(engines.REFERENCE, graph)
         if all(one.precision == "fp32" for one in candidate.graphs):
             return {"fp32": before}
         found: dict[str, Engine] = {}
@@ -97,7 +98,7 @@ class Trial:
             alike.setdefault(_build(one), []).append(one.name)
         firsts = [one for one in measured if one.name == alike[_build(one)][0]]
         graph = self._source.fp32.path(GRAPH)
-        names = [name for name in engines.installed() if name != "torch"]
+        names = engines.installed(engines.GRAPH_ENGINES)
         runners = [("FP32", name, engines.load(name, graph, threads=1)) for name in names]
         runners += [(one.name, one.engine, one.candidate.load(one.candidate.pairs()[0], 1)) for one in firsts]
         tokens = min(source.encoder.vocab_size for source in (self._source, *(one.candidate.source for one in firsts)))
@@ -122,7 +123,7 @@ class Trial:
         self.fp32 = replace(self.fp32, engines=used, seconds=seconds)
         timed = [replace(one, speed=speeds[alike[_build(one)][0]]) for one in measured]
         return [
-            replace(one, evaluation=self._evaluate_twice(one)) if one.candidate.plan.quantizer == "dynamic" else one
+            replace(one, evaluation=self._evaluate_twice(one)) if one.candidate.plan.quantizer == DYNAMIC else one
             for one in timed
         ]
 
@@ -130,7 +131,8 @@ class Trial:
         """Measure the memory of FP32, on ONNX Runtime, and of the best, each in a process of its own."""
         pair = best.candidate.pairs()[0]
         graph = best.candidate.folder / pair.graph.path
-        self.fp32 = replace(self.fp32, memory_mb=self._memory("onnxruntime", self._source.fp32.path(GRAPH), "fp32"))
+        before = self._memory(engines.REFERENCE, self._source.fp32.path(GRAPH), "fp32")
+        self.fp32 = replace(self.fp32, memory_mb=before)
         return replace(best, memory_mb=self._memory(pair.engine, graph, pair.graph.precision))
 
     def _memory(self, engine: str, graph: Path, precision: str) -> float | None:
@@ -154,7 +156,7 @@ class Trial:
         examples = self._rows.scoring[:TIMED_ROWS]
         found = {}
         for threads in (1, None):
-            exact = self._predictor(engines.load("onnxruntime", self._source.fp32.path(GRAPH), threads=threads))
+            exact = self._predictor(engines.load(engines.REFERENCE, self._source.fp32.path(GRAPH), threads=threads))
             other = self._predictor(one.candidate.load(one.candidate.pairs()[0], threads), one.candidate.source)
             both = []
             for predictor in (exact, other):

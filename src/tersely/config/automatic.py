@@ -7,6 +7,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from ..errors import UserError
+from ..strategy import PTQ, QAT
 from .document import Entry
 from .rules import read
 from .sections import METHODS, SECTIONS
@@ -34,9 +35,9 @@ def _steps(parts: Mapping[str, Entry], into: Gathered) -> list[str]:
     """The steps that are asked for. A search over calibrations takes `Quantization`'s bits and trains nothing."""
     searches = "HyperParameterOptimization" in parts
     asked = [METHODS[section] for section in parts if section in METHODS]
-    steps = list(dict.fromkeys("ptq" if searches and step == "qat" else step for step in asked))
-    if {"ptq", "qat"} <= set(steps):
-        key, entry = next((key, parts[key]) for key in parts if METHODS.get(key) == "qat")
+    steps = list(dict.fromkeys(PTQ if searches and step == QAT else step for step in asked))
+    if {PTQ, QAT} <= set(steps):
+        key, entry = next((key, parts[key]) for key in parts if METHODS.get(key) == QAT)
         what = f"'{key}' stands beside a section of calibration, of which a strategy has one."
         raise UserError(what, where=into.where(key, entry), hint="Leave one of them out.")
     return steps

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..strategy import DYNABERT, PTQ, QAT
 from .rules import Rule, graph, idle, inside, only, reconstruct, single, to, width, words
 
 OPTIMIZERS = {"AdamW": "adamw", "SGD": "sgd", "Adagrad": "adagrad", "RMSProp": "rmsprop"}
@@ -129,12 +130,12 @@ SECTIONS: dict[str, Mapping[str, Rule] | str] = {
 }
 """Every section: how its keys are read, or why it cannot be."""
 METHODS = {
-    "TransformerPrune": "dynabert",
-    "Prune": "dynabert",
-    "Quantization": "qat",
-    "QuantAware": "qat",
-    "QuantPost": "ptq",
-    "QuantPtq": "ptq",
-    "HyperParameterOptimization": "ptq",
+    "TransformerPrune": DYNABERT,
+    "Prune": DYNABERT,
+    "Quantization": QAT,
+    "QuantAware": QAT,
+    "QuantPost": PTQ,
+    "QuantPtq": PTQ,
+    "HyperParameterOptimization": PTQ,
 }
 """The sections that ask for a step."""

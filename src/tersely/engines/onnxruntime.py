@@ -62,6 +62,14 @@ def graph_file(path: str | Path) -> Path:
     return Path(path)
 
 
+def signature(path: str | Path) -> tuple[Sequence[Any], Sequence[Any]]:
+    """A graph's inputs and outputs as ONNX Runtime describes them: `name`, `type`, `shape`."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # it is not run
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return session.get_inputs(), session.get_outputs()
+
+
 def _session(path: Path, threads: int, providers: list[Any]) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads

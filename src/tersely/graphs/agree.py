@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from ..engines import Batch, Engine, Outputs, load
+from ..engines import REFERENCE, Batch, Engine, Outputs, load
 from ..errors import Failure, UserError
 from .layers import find_tables
 from .wiring import givers
@@ -63,7 +63,7 @@ def expect_agreement(reference: Engine, proto: Any, where: str) -> None:
 
 def _loaded(path: Path, threads: int, where: str) -> Engine:
     try:
-        return load("onnxruntime", path, threads=threads, providers=["CPUExecutionProvider"])
+        return load(REFERENCE, path, threads=threads)
     except UserError as error:
         raise Failure(f"The graph was read wrongly: {error.what}", where=where, hint=_REPORT) from error
 

@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 from torch import nn
 
-from ..engines import Batch, load
+from ..engines import REFERENCE, Batch, load
 from ..engines.torch import input_names, load_module, output_names
 from ..errors import Failure, UserError, nearest
 from .agree import allowed
@@ -70,7 +70,7 @@ def _write_checked(proto: Any, destination: Path, module: nn.Module, batches: Se
     with tempfile.TemporaryDirectory(prefix=".export-", dir=destination.parent) as folder:
         path = Path(folder) / destination.name
         save(proto, path)
-        engine = load("onnxruntime", path, providers=["CPUExecutionProvider"])
+        engine = load(REFERENCE, path)
         off, largest = difference(module, engine, batches)
         most = allowed(largest)
         if not off <= most:  # NaN too

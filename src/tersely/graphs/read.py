@@ -9,7 +9,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import TensorProto, inliner
 
-from ..engines import load
+from ..engines import REFERENCE, load
 from ..errors import UserError
 from .agree import expect_agreement
 from .clean import clean
@@ -32,7 +32,7 @@ def read_graph(path: str | Path) -> Any:
     file = graph_path(path)
     where = str(file)
     proto = _checked(_loaded(file), where)
-    engine = load("onnxruntime", file, providers=["CPUExecutionProvider"])
+    engine = load(REFERENCE, file)
     proto = unfold(proto, where)
     refuse_weights(proto, where)
     expect_agreement(engine, proto, where)

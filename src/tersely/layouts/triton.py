@@ -66,12 +66,9 @@ def config(name: str, graph: Path, *, labelled: bool = False) -> str:
 
     Triton adds the batch's dimension itself; a graph without a free one takes one row at a time.
     """
-    import onnxruntime
+    from ..engines.onnxruntime import signature
 
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # only its names are asked
-    session = onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
-    inputs, outputs = session.get_inputs(), session.get_outputs()
+    inputs, outputs = signature(graph)
     batched = all(value.shape and not isinstance(value.shape[0], int) for value in (*inputs, *outputs))
     lines = [
         f'name: "{name}"',

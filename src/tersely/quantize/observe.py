@@ -96,7 +96,7 @@ class _Watch:
         onnx.save_model(watched, self._path)
 
     def __enter__(self) -> _Watch:
-        self._engine = engines.load("onnxruntime", self._path)
+        self._engine = engines.load(engines.REFERENCE, self._path)
         return self
 
     def __exit__(self, *_: object) -> None:

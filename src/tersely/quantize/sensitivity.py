@@ -43,13 +43,13 @@ def sensitivity(
         # The weights are written once; each graph is then some kilobytes that refer to them, and one layer's integers.
         save_sharing(proto, {"references.onnx": proto}, folder, "fp32.onnx")
         references = onnx.load(folder / "references.onnx", load_external_data=False)
-        exact = run(engines.load("onnxruntime", folder / "fp32.onnx"), features, pad_id)
+        exact = run(engines.load(engines.REFERENCE, folder / "fp32.onnx"), features, pad_id)
         harm = {}
         with progress.track("sensitivity", len(quant_map.layers)) as advance:
             for name, layer in quant_map.layers.items():
                 alone = replace(quant_map, layers={name: layer}, tables={}, products={})
                 onnx.save_model(write_onnxruntime(references, alone), folder / "alone.onnx")
-                engine = engines.load("onnxruntime", folder / "alone.onnx", precision="int8")
+                engine = engines.load(engines.REFERENCE, folder / "alone.onnx", precision="int8")
                 harm[name] = mean_abs_logit_change(exact, run(engine, features, pad_id), centred_axis)
                 del engine  # its file is written anew
                 advance(1, name)

@@ -9,21 +9,14 @@ from pathlib import Path
 
 from .. import engines
 from ..artifact import Artifact, Graph
-from ..engines.cpu import cpu, threads_or_all
+from ..engines.cpu import CLASSES, cpu, threads_or_all
+from ..engines.facts import ranking
 from ..engines.saturation import PRODUCTS, effective_class, saturates
 from ..errors import UserError
 from .remember import Remembered, recall
 
-# (precision, engine) by CPU class, the fastest first. On avx2 OpenVINO's INT8 is slower than its own FP32 (0.75×)
-# and ONNX Runtime's up to 1.8× faster; with exact 32-bit sums OpenVINO's is about 4× its FP32, ONNX Runtime's 2×.
-_EXACT = (("int8", "openvino"), ("int8", "onnxruntime"), ("fp32", "onnxruntime"), ("fp32", "openvino"))
-_SATURATING = (("int8", "onnxruntime"), ("fp32", "onnxruntime"), ("fp32", "openvino"), ("int8", "openvino"))
-RANK: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "amx": _EXACT,
-    "vnni": _EXACT,
-    "avx2": _SATURATING,
-    "other": _SATURATING,
-}
+RANK: Mapping[str, tuple[tuple[str, str], ...]] = {name: ranking(name) for name in CLASSES}
+"""(precision, engine) by CPU class, the fastest first, as the engines' own facts say."""
 
 
 class ClassWarning(UserWarning):
@@ -110,7 +103,7 @@ def remembered_first(offered: Sequence[Pair], found: Remembered | None) -> list[
 
 
 def _rank(pair: Pair) -> int:
-    order = RANK.get(pair.cpu_class, _SATURATING)
+    order = RANK.get(pair.cpu_class, RANK["other"])
     wanted = (pair.graph.precision, pair.engine)
     return order.index(wanted) if wanted in order else len(order)
 

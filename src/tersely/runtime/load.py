@@ -43,7 +43,7 @@ def load(
     """
     opened = artifacts.read(local_folder(folder))
     if engine == "auto" and providers is not None:
-        engine = "onnxruntime"
+        engine = engines.with_providers()
     graph, name = choose(opened, engine, threads, precision)
     place, precision = opened.path(graph.path), precision or graph.precision
     runner = engines.load(name, place, threads=threads, precision=precision, providers=providers, streams=streams)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..artifact import MANIFEST, sha256
-from ..engines import ENGINES
+from ..engines import GRAPH_ENGINES
 from ..engines.cpu import Cpu, cpu
 from ..errors import Failure, UserError
 from ..typed import fill
@@ -95,7 +95,7 @@ def _circumstances(folder: Path, threads: int, here: Cpu) -> dict[str, Any]:
         "cpu": here.name,
         "cpu_class": here.cpu_class,
         "threads": threads,
-        "versions": {name: _version(name) for name in ENGINES if name != "torch"},
+        "versions": {name: _version(name) for name in GRAPH_ENGINES},
     }
 
 

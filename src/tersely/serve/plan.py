@@ -3,29 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ..engines import ENGINES
 
-@dataclass(frozen=True)
-class Costs:
-    """What a run costs an engine beside its pieces, and which shapes it is given.
-
-    `overhead`: in pieces that one thread could have done. Lengths are padded up to multiples of `step`. `sizes`: rows
-    a batch.
-    """
-
-    overhead: int
-    step: int = 1
-    sizes: Sequence[int] = range(1, 17)
-
-
-COSTS = {"openvino": Costs(32, 16, (1, 2, 4, 8, 16)), "onnxruntime": Costs(12)}
-"""By engine. Six layers of 384 on one thread of a VNNI CPU: OpenVINO takes 6.4 ms for a row of 64, 11 for two, 19 for
-four, 35 for eight; ONNX Runtime 5.0 for a row of 58 on average, 9.2 for two, 17 for four.
-
-Few sizes and few lengths for OpenVINO: it prepares for each shape anew and keeps that, 3 MB each and more, and a row
-of 56 takes it as long as one of 64. ONNX Runtime prepares nothing.
-"""
+COSTS = {name: facts.costs for name, facts in ENGINES.items() if facts.costs is not None}
+"""What a batch costs, by engine that serves."""
 
 
 def rounded(length: int, step: int = 1) -> int:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from ..compression.options import LOSSES, CompressOptions
 from ..errors import UserError
-from ..strategy import Plan
+from ..strategy import STEPS, Plan
 from .asked import Asked
 from .live_model import LiveModel
 from .parts import Parts
-
-LONE = {"dynamic", "embeddings"}
-"""Steps that need no rows at all."""
 
 
 def check_parts(parts: Parts, run: Asked) -> None:
@@ -19,18 +15,19 @@ def check_parts(parts: Parts, run: Asked) -> None:
         what = "The '--input_infer_model_path' option is for a bare graph, not for the trainer's model."
         raise UserError(what, hint="Use tersely.compress(input_infer_model_path=…), or leave it out.")
     for plan in run.options.plans():
-        if "prune_embeddings" in plan.steps:
-            what = "The step 'prune_embeddings' needs texts: the trainer's datasets are tokenized already."
-            raise UserError(what, hint="Save the model and use tersely.compress, or leave the step out.")
+        for step in plan.steps:
+            if STEPS[step].reads_text:
+                what = f"The step '{step}' needs texts: the trainer's datasets are tokenized already."
+                raise UserError(what, hint="Save the model and use tersely.compress, or leave the step out.")
         _check_rows(plan, parts)
 
 
 def _check_rows(plan: Plan, parts: Parts) -> None:
-    if parts.train is None and "train" in plan.needs:
-        rest = "+".join(step for step in plan.steps if step in ("ptq", *LONE))
+    if parts.train is None and plan.reads_train_rows:
+        rest = "+".join(plan.without_train_rows)
         hint = f" or write strategy='{rest}'" if rest else ""
         raise UserError(f"The strategy '{plan.name}' needs a train_dataset.", hint=f"Give the Trainer one{hint}.")
-    if parts.evaluation is None and not set(plan.steps) <= LONE:
+    if parts.evaluation is None and plan.needs != "nothing":
         hint = "Give the Trainer one; only dynamic and embeddings do without."
         raise UserError(f"The strategy '{plan.name}' needs an eval_dataset.", hint=hint)
 
@@ -44,15 +41,9 @@ def check_own(live: LiveModel, scored: bool, parts: Parts, run: Asked) -> None:
         if not scored:
             what = f"The strategy '{plan.name}' chooses by a score, and that of a model of your own is not known."
             raise UserError(what, hint="Give compress(custom_evaluate=…), or the Trainer compute_metrics.")
-        if parts.criterion is None and _reads_labels(plan, options):
+        if parts.criterion is None and any(options.learns_from_labels(step) for step in plan.trained):
             what = f"The strategy '{plan.name}' needs a loss, and that of a model of your own is not known."
             raise UserError(what, hint="Give the Trainer a criterion, or set importance='teacher' and label_loss=0.")
         if options.teacher_model_name_or_path is not None:
             what = "The '--teacher_model_name_or_path' option is for classes of transformers: a folder names no other."
             raise UserError(what, hint="Leave it out: a model of your own is its own teacher.")
-
-
-def _reads_labels(plan: Plan, options: CompressOptions) -> bool:
-    """Whether a step that trains asks for the loss of labels."""
-    weights = [options.losses(step)["label_loss"] for step in LOSSES if step in plan.steps]
-    return any(weights) or ("dynabert" in plan.steps and options.importance == "labels")
