@@ -4,34 +4,50 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from ..errors import UserError, nearest
 from ..typed import fill
 from .encoder import Encoder
+from .facts import Facts, Input
 from .own import Own
 from .question_answering import QuestionAnswering
 from .sequence_classification import SequenceClassification
 from .task import Columns, Feature, Task
 from .token_classification import TokenClassification
 
-TASKS: Mapping[str, type[SequenceClassification] | type[TokenClassification] | type[QuestionAnswering] | type[Own]] = {
-    task.name: task for task in (SequenceClassification, TokenClassification, QuestionAnswering, Own)
+TASKS: dict[str, type[Task]] = {
+    SequenceClassification.name: SequenceClassification,
+    TokenClassification.name: TokenClassification,
+    QuestionAnswering.name: QuestionAnswering,
+    Own.name: Own,
 }
 
 __all__ = [
     "TASKS",
     "Columns",
     "Encoder",
+    "Facts",
     "Feature",
+    "Input",
     "Own",
     "QuestionAnswering",
     "SequenceClassification",
     "Task",
     "TokenClassification",
+    "facts_of",
     "from_json",
     "to_json",
 ]
+
+
+def facts_of(name: str) -> Facts:
+    """What is known of the task of this name.
+
+    >>> facts_of("token_classification").pipeline_tag
+    'token-classification'
+    """
+    return cast(Facts, TASKS[name].facts)
 
 
 def to_json(task: Task) -> dict[str, Any]:

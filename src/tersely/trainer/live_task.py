@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from ..data.rows import Rows
 from ..tasks import Columns, Encoder, Feature, Own, QuestionAnswering, SequenceClassification, Task, TokenClassification
+from ..tasks.facts import Facts
 from ..tasks.metrics import Metric
 from ..tasks.own import feature_of
 from ..tasks.sequence_classification import MULTI, REGRESSION
 from ..tasks.task import Logits, Whole
 from ..tasks.token_classification import IGNORED
+from ..tasks.wire import Wire
 from .live_questions import LiveQuestion, LiveQuestions
 from .live_rows import ITEM, Form, LiveData, LiveExample
 from .spans import SPANS, Span, best_span
@@ -49,6 +51,11 @@ class LiveTask:
     def name(self) -> str:
         """The shipped task's."""
         return self.shipped.name
+
+    @property
+    def facts(self) -> Facts:
+        """The shipped task's."""
+        return self.shipped.facts
 
     @property
     def problem(self) -> str | None:
@@ -98,6 +105,11 @@ class LiveTask:
     def answer_columns(self) -> Mapping[str, Any]:
         """The shipped task's."""
         return self.shipped.answer_columns
+
+    @property
+    def wire(self) -> Wire:
+        """The shipped task's."""
+        return self.shipped.wire
 
     def read(self, rows: Rows, columns: Columns, labelled: bool) -> list[LiveExample]:
         """Rows of one of the datasets, with their labels where these are needed."""
