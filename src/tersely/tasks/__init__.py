@@ -37,6 +37,10 @@ __all__ = [
     "TokenClassification",
     "facts_of",
     "from_json",
+    "heads",
+    "kinds",
+    "settings_of",
+    "task_of_class",
     "to_json",
 ]
 
@@ -48,6 +52,30 @@ def facts_of(name: str) -> Facts:
     'token-classification'
     """
     return cast(Facts, TASKS[name].facts)
+
+
+def heads() -> dict[str, str]:
+    """Endings of the names of models' classes, behind `For`, and the task that each is for."""
+    return {head: name for name in TASKS if (head := facts_of(name).head) is not None}
+
+
+def task_of_class(name: str) -> str | None:
+    """The task that a model's class is for, by its name; None where that does not say one.
+
+    >>> task_of_class("ErnieForTokenClassification")
+    'token_classification'
+    """
+    return next((task for head, task in heads().items() if name.endswith(f"For{head}")), None)
+
+
+def kinds() -> dict[str, tuple[str, str | None]]:
+    """What `--task` takes: the task and the kind of answer that each word stands for."""
+    return {kind: (name, problem) for name in TASKS for kind, problem in facts_of(name).kinds.items()}
+
+
+def settings_of(name: str) -> set[str]:
+    """Names of a task's settings."""
+    return {field.name for field in dataclasses.fields(cast(Any, TASKS[name]))}
 
 
 def to_json(task: Task) -> dict[str, Any]:

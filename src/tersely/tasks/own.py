@@ -49,6 +49,7 @@ class Own:
     facts: ClassVar[Facts] = Facts(
         call='model.predict([{"input_ids": [101, 7592, 102]}])',
         gives="the model's outputs as they are",
+        answers_for="own",
         note="This is a model of its owner's, a `{model_class}`: inputs and outputs are as its own forward has them, "
         "and what they mean is not part of the artifact.",
         not_served="The artifact is a model of its owner's: what its numbers mean is not known, so that it is not "

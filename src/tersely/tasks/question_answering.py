@@ -52,6 +52,10 @@ class QuestionAnswering:
     facts: ClassVar[Facts] = Facts(
         call='model.predict([("a question", "and the context that answers it")])',
         gives="answers with offsets and scores",
+        answers_for="span",
+        head="QuestionAnswering",
+        kinds={"question_answering": None},
+        targets=("start_positions", "end_positions"),
         inputs=(Input("question"), Input("context")),
         pipeline_tag="question-answering",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -27,7 +27,7 @@ TABLES: Mapping[str, Mapping[str, Metric]] = {
     REGRESSION: metrics.REGRESSION,
 }
 PRIMARY = {SINGLE: "accuracy", MULTI: "micro_f1", REGRESSION: "pearson"}
-WIRES = {SINGLE: LabelWire, MULTI: LabelsWire, REGRESSION: NumberWire}
+WIRES: Mapping[str, Callable[[tuple[str, ...]], Wire]] = {SINGLE: LabelWire, MULTI: LabelsWire, REGRESSION: NumberWire}
 
 TEXT = ("text", "sentence", "sentence1", "#1 String", "premise", "question1", "question", "query", "content", "review")
 PAIR = ("text_pair", "sentence2", "#2 String", "hypothesis", "question2", "title", "passage")
@@ -62,6 +62,15 @@ class Classified:
         return {"label": label, **score, "scores": rounded}
 
 
+def _defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A head with one output gives a number; each kind of answer has a metric of its own."""
+    found = dict(settings)
+    found.setdefault("problem", REGRESSION if len(found["labels"]) == 1 else SINGLE)
+    if found["problem"] in PRIMARY:
+        found.setdefault("metric", PRIMARY[found["problem"]])
+    return found
+
+
 @dataclass(frozen=True)
 class SequenceClassification:
     """One answer for a text or a pair."""
@@ -71,7 +80,11 @@ class SequenceClassification:
     facts: ClassVar[Facts] = Facts(
         call='model.predict(["a text", ("or", "a pair of texts")])',
         gives="labels with scores",
+        answers_for="row",
+        head="SequenceClassification",
+        kinds={"sequence_classification": SINGLE, "multi_label_classification": MULTI, "regression": REGRESSION},
         inputs=(Input("text"), Input("text_pair", optional=True)),
+        defaults=_defaults,
         pipeline_tag="text-classification",
     )
 

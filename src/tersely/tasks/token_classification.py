@@ -89,6 +89,9 @@ class TokenClassification:
     facts: ClassVar[Facts] = Facts(
         call='model.predict(["a text", ["or", "a", "list", "of", "words"]])',
         gives="entities with character offsets and scores",
+        answers_for="tokens",
+        head="TokenClassification",
+        kinds={"token_classification": None},
         inputs=(Input("text", words=SPLIT),),
         pipeline_tag="token-classification",
     )
