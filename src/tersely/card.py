@@ -11,30 +11,8 @@ import yaml
 from .artifact import Graph, Manifest, Provenance
 from .measure.score import Score
 from .strategy import PRUNERS
+from .tasks import facts_of
 
-USES = {
-    "sequence_classification": (
-        'model.predict(["a text", ("or", "a pair of texts")])',
-        "labels with scores",
-    ),
-    "token_classification": (
-        'model.predict(["a text", ["or", "a", "list", "of", "words"]])',
-        "entities with character offsets and scores",
-    ),
-    "question_answering": (
-        'model.predict([("a question", "and the context that answers it")])',
-        "answers with offsets and scores",
-    ),
-    "own": (
-        'model.predict([{"input_ids": [101, 7592, 102]}])',
-        "the model's outputs as they are",
-    ),
-}
-PIPELINE_TAGS = {
-    "sequence_classification": "text-classification",
-    "token_classification": "token-classification",
-    "question_answering": "question-answering",
-}
 HUB_METRICS = {
     "em": "exact_match",
     "macro_f1": "f1",
@@ -49,10 +27,6 @@ DYNAMIC = (
     "The ranges of inputs are taken from each batch as it runs. An answer may therefore depend, a little, on the rows "
     "that share its batch; ask row by row (`batch_size=1`) where it must not."
 )
-OWN = (
-    "This is a model of its owner's, a `{model_class}`: inputs and outputs are as its own forward has them, and what "
-    "they mean is not part of the artifact."
-)
 ONE_CLASS = (
     "The weights use all 8 bits, which older CPUs cannot sum exactly: elsewhere answers may be wrong. "
     "`tersely check` tells whether they are."
@@ -62,7 +36,7 @@ ONE_CLASS = (
 def card(name: str, manifest: Manifest, *, at_run_time: bool = False) -> str:
     """Write the model card of an artifact; `at_run_time`: its ranges are taken from each batch."""
     task: Mapping[str, Any] = manifest.task
-    call, gives = USES[task["name"]]
+    facts = facts_of(task["name"])
     rows = [
         ("task", task["name"]),
         ("model type", manifest.model_type),
@@ -92,7 +66,7 @@ Run it with Tersely, which needs no torch for that:
 from tersely import runtime
 
 model = runtime.load("path/to/this/folder")
-{call}  # {gives}
+{facts.call}  # {facts.gives}
 ```
 {_notes(manifest, at_run_time)}
 Every file's sha256 stands in `tersely.json` and is checked when the folder is loaded.
@@ -105,7 +79,7 @@ def finetuned_card(name: str, task: str, provenance: Provenance, score: Mapping[
         **origin_metadata(provenance),
         "base_model_relation": "finetune" if provenance.base_model else None,
         "library_name": "transformers",
-        "pipeline_tag": PIPELINE_TAGS.get(task),
+        "pipeline_tag": facts_of(task).pipeline_tag,
         **score_metadata(name, task, score),
     }
     return f"{front_matter(metadata)}\n# {name}\n\nFine-tuned with Tersely for {task}: {score_line(score)}.\n"
@@ -136,7 +110,7 @@ def score_metadata(name: str, task: str, score: Mapping[str, Any] | None) -> dic
     measured = {"type": metric, "name": score["metric"], "value": score["value"]}
     measured["args"] = {key: score[key] for key in ("interval", "engine") if score.get(key) is not None}
     rows = {"type": "own-rows", "name": score["on"], "args": {"rows": score["rows"]}}
-    result = {"task": {"type": PIPELINE_TAGS.get(task, "other")}, "dataset": rows, "metrics": [measured]}
+    result = {"task": {"type": facts_of(task).pipeline_tag or "other"}, "dataset": rows, "metrics": [measured]}
     return {"metrics": [metric], "model-index": [{"name": name, "results": [result]}]}
 
 
@@ -154,7 +128,7 @@ def _metadata(name: str, manifest: Manifest) -> dict[str, Any]:
         **origin,
         "base_model_relation": "quantized" if is_int8 and origin["base_model"] else None,
         "library_name": "tersely",
-        "pipeline_tag": PIPELINE_TAGS.get(manifest.task["name"]),
+        "pipeline_tag": facts_of(manifest.task["name"]).pipeline_tag,
         "datasets": list(manifest.provenance.datasets),
         "tags": [tag for tag, is_so in tags.items() if is_so],
         **score_metadata(name, manifest.task["name"], manifest.score),
@@ -177,8 +151,8 @@ def graph_line(graph: Graph) -> str:
 def _notes(manifest: Manifest, at_run_time: bool) -> str:
     """What a user of this strategy must know, as paragraphs."""
     said = ""
-    if manifest.task["name"] == "own":
-        said += "\n" + fill(OWN.format(**manifest.task), 120) + "\n"
+    if note := facts_of(manifest.task["name"]).note:
+        said += "\n" + fill(note.format(**manifest.task), 120) + "\n"
     if at_run_time or "dynamic" in manifest.strategy.split("+"):
         said += "\n" + fill(DYNAMIC, 120) + "\n"
     runs = [graph for graph in manifest.graphs if graph.engines]

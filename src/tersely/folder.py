@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
 from .artifact import Provenance
 from .errors import UserError, existing, missing_package
-from .options import KINDS, TaskOptions
+from .options import TaskOptions
 from .runtime.positions import longest
-from .tasks import TASKS, Encoder, QuestionAnswering, SequenceClassification, Task, from_json
-from .tasks.sequence_classification import PRIMARY, REGRESSION, SINGLE
+from .tasks import TASKS, Encoder, Task, facts_of, from_json, kinds, settings_of, task_of_class
 
-HEADS = {
-    "ForSequenceClassification": "sequence_classification",
-    "ForTokenClassification": "token_classification",
-    "ForQuestionAnswering": "question_answering",
-}
 NOTES = "tersely_task.json"
 """What a model was trained and scored with; the defaults of whatever is done with it later."""
 
@@ -98,18 +91,17 @@ def read_config(path: str | Path) -> dict[str, Any]:
 
 def read_task(path: str | Path, config: Mapping[str, Any], options: TaskOptions) -> Task:
     """Find the task from the head's class; settings from the options, else the folder's notes, else the defaults."""
-    head = next(
-        (kind for name in config.get("architectures") or () for ending, kind in HEADS.items() if name.endswith(ending)),
-        None,
-    )
+    found = (task_of_class(name) for name in config.get("architectures") or ())
+    head = next((task for task in found if task is not None), None)
     if head is None:
         what = f"The model ({', '.join(config.get('architectures') or ['no architecture'])}) has no head for a task."
         raise UserError(what, where=str(path), hint="Fine-tune it first with: tersely finetune")
     settings: dict[str, Any] = {}
-    if head != QuestionAnswering.name:
+    if "labels" in settings_of(head):
         settings["labels"] = _labels(path, config)
-    if head == SequenceClassification.name:
-        settings["problem"] = config.get("problem_type") or (REGRESSION if len(settings["labels"]) == 1 else SINGLE)
+    if "problem" in settings_of(head) and config.get("problem_type"):
+        settings["problem"] = config["problem_type"]
+    settings = facts_of(head).defaults(settings)
     notes = read_notes(path)
     if notes.get("name") == head:
         settings |= {name: value for name, value in notes.items() if name not in ("name", "labels", "problem")}
@@ -125,23 +117,19 @@ def make_task(
     where: str | None = None,
 ) -> Task:
     """Put a task together from settings and options; an option that the task does not have is refused."""
-    kind = TASKS[name]
-    known = {field.name for field in dataclasses.fields(kind)}
     for option in options.chosen():
-        if option not in known:
+        if option not in settings_of(name):
             raise UserError(f"The '--{option}' option has no effect on {name}.", hint="Leave it out.")
     settings = dict(settings)
-    asked, problem = KINDS[options.task] if options.task else (name, None)
+    asked, problem = kinds()[options.task] if options.task else (name, None)
     if asked != name:
         raise UserError(f"The model's head is for {name}, not for {options.task} (option '--task').", where=where)
     if problem and problem != settings.get("problem"):
         settings["problem"] = problem
         settings.pop("metric", None)  # that of another kind of answer
-    settings |= options.chosen()
-    if name == SequenceClassification.name and settings.get("problem") in PRIMARY:
-        settings.setdefault("metric", PRIMARY[settings["problem"]])
+    settings = facts_of(name).defaults(settings | options.chosen())
     limit = longest(config)
-    default = int(kind.max_seq_length)
+    default = int(cast(Any, TASKS[name]).max_seq_length)
     settings.setdefault("max_seq_length", min(default, limit) if limit else default)
     try:
         task = from_json({"name": name, **settings})

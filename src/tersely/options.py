@@ -7,15 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .errors import UserError, nearest
-
-KINDS = {
-    "sequence_classification": ("sequence_classification", "single_label_classification"),
-    "multi_label_classification": ("sequence_classification", "multi_label_classification"),
-    "regression": ("sequence_classification", "regression"),
-    "token_classification": ("token_classification", None),
-    "question_answering": ("question_answering", None),
-}
-"""What `--task` takes: the task and the kind of answer that it stands for."""
+from .tasks import kinds
 
 
 def option(help: str, default: Any = None) -> Any:
@@ -27,7 +19,7 @@ def option(help: str, default: Any = None) -> Any:
 class TaskOptions:
     """How rows become features and logits become a score. What is not set comes with the model."""
 
-    task: str | None = option(f"{', '.join(KINDS)} (read from the model where it can be)")
+    task: str | None = option(f"{', '.join(kinds())} (read from the model where it can be)")
     metric: str | None = option("the number that chooses; the task's own unless set")
     max_seq_length: int | None = option("pieces a sequence may have (128; question answering 384)")
     doc_stride: int | None = option("pieces that two windows of one context share (128, at most half of the room)")
@@ -39,8 +31,8 @@ class TaskOptions:
     answer_language: str | None = option("auto, en (SQuAD's rule) or zh (CMRC 2018's rule)")
 
     def __post_init__(self) -> None:
-        if self.task is not None and self.task not in KINDS:
-            raise UserError(f"There is no task '{self.task}' (option '--task').", hint=nearest(self.task, KINDS))
+        if self.task is not None and self.task not in kinds():
+            raise UserError(f"There is no task '{self.task}' (option '--task').", hint=nearest(self.task, kinds()))
         for name in ("max_seq_length", "n_best_size", "max_answer_length", "max_query_length"):
             value = getattr(self, name)
             if value is not None and value < 1:

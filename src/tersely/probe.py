@@ -41,11 +41,12 @@ def probe_examples(task: Task, examples: Sequence[Any] | None = None) -> list[An
     if examples:
         chosen = np.unique(np.linspace(0, len(examples) - 1, min(ROWS, len(examples))).astype(int))
         return [examples[i] for i in chosen]
-    if task.name == "question_answering":
+    second = task.facts.inputs[1:]
+    if second and not second[0].optional:
         contexts = (" ".join(SENTENCES[:10]), "".join(SENTENCES[10:]))
         return task.examples([(question, contexts[i // 2 % 2]) for i, question in enumerate(QUESTIONS)])
     pairs = zip(SENTENCES, SENTENCES[1:] + SENTENCES[:1], strict=True)
-    return task.examples(SENTENCES) + (task.examples(list(pairs)) if task.name == "sequence_classification" else [])
+    return task.examples(SENTENCES) + (task.examples(list(pairs)) if second else [])
 
 
 def probe_features(task: Task, encoder: Encoder, examples: Sequence[Any]) -> list[Feature]:

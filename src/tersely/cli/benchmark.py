@@ -179,9 +179,7 @@ def _pipeline(
     task = open_folder(model, open_system.options).task
     examples = task.read(rows, columns, labelled=False)
     inputs = [_plain(example) for example in examples]
-    return pipeline_work(
-        Path(model), task.name, inputs, batch_size=batch_size, max_length=task.max_seq_length, threads=threads
-    )
+    return pipeline_work(Path(model), task, inputs, batch_size=batch_size, threads=threads)
 
 
 def _plain(example: Any) -> Any:

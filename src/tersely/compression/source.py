@@ -18,7 +18,7 @@ from ..graphs.read import graph_path, read_graph, unfold
 from ..options import TaskOptions
 from ..probe import probe_batches, probe_examples, probe_features, write_probe
 from ..progress import SILENT, Progress
-from ..tasks import Encoder, SequenceClassification, Task
+from ..tasks import Encoder, Task
 
 WEIGHTS = ("*.safetensors", "*.bin")
 
@@ -157,7 +157,7 @@ def _check_outputs(engine: Any, batch: Any, task: Task, file: Path) -> None:
         what = f"The graph does not run on what the tokenizer gives: {reason}"
         raise UserError(what, where=str(file), hint="Do the two belong together?") from error
     rows, length = batch["input_ids"].shape
-    shape = (rows,) if isinstance(task, SequenceClassification) else (rows, length)
+    shape = (rows,) if task.facts.answers_for == "row" else (rows, length)
     one = len(task.outputs) == 1
     expected = (*shape, len(task.labels)) if one else shape
     if [array.shape for array in outputs] != [expected] * len(task.outputs):

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 
 from ..data.locate import plain, task_of
 from ..errors import UserError, nearest
+from ..options import TaskOptions
+from ..tasks import facts_of, heads, settings_of
 from .document import Entry
 from .settings import Gathered
 
 DEFAULTS = "DefaultArgs"
 SECTIONS: dict[str, tuple[str, ...]] = {
     DEFAULTS: (),
-    "SequenceClassification": ("sequence_classification", "multi_label_classification", "regression"),
-    "TokenClassification": ("token_classification",),
-    "QuestionAnswering": ("question_answering",),
+    **{head: tuple(facts_of(task).kinds) for head, task in heads().items()},
 }
 """Keys of the top level, and what `--task` calls them."""
 BOTH = {"batch_size": ("per_device_train_batch_size", "per_device_eval_batch_size")}
 """Keys that stand for two options."""
-QUESTIONS = {
-    "doc_stride", "n_best_size", "max_answer_length", "max_query_length", "null_score_diff_threshold", "no_answer",
-    "answer_language",
-}  # fmt: skip
+TASK_OPTIONS = {field.name for field in fields(TaskOptions)} - {"task"}
 
 Parts = list[tuple[str, Mapping[str, Entry]]]
 
@@ -61,16 +59,21 @@ def choose(
 
 def fit(section: str | None, into: Gathered) -> None:
     """Leave out what is said for all data sets and is nothing to this kind of task; metrics by our names."""
+    known = _options_of(section) if section is not None else set()
     for option, setting in list(into.settings.items()):
         key = setting.where.partition(", ")[2]
-        foreign = (section not in (None, "QuestionAnswering") and option in QUESTIONS) or (
-            section not in (None, "SequenceClassification") and option == "metric"
-        )
+        foreign = section is not None and option in TASK_OPTIONS and option not in known
         if foreign and key.startswith(f"{DEFAULTS}."):
             into.leave(key, f"it is nothing to {section}")
             del into.settings[option]
         elif option == "metric" and len(setting.words) == 1:
             into.settings[option] = type(setting)(option, (setting.words[0].lower(),), setting.where)
+
+
+def _options_of(section: str) -> set[str]:
+    """What PaddleNLP has for a kind of task: a metric where there are several kinds of answers."""
+    task = heads()[section]
+    return settings_of(task) - (set() if len(facts_of(task).kinds) > 1 else {"metric"})
 
 
 def _inner(entry: Entry, key: str, into: Gathered) -> Mapping[str, Entry]:

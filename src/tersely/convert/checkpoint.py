@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError, existing
+from ..tasks import facts_of, heads
+from ..tasks.facts import AnswersFor
 
 WEIGHTS = "model_state.pdparams"
 CONFIGS = ("config.json", "model_config.json")
 """Where PaddleNLP looks for the config, in its order."""
 
 FAMILIES = {"Ernie": "ernie", "Bert": "bert", "Roberta": "roberta", "Electra": "electra"}
-HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering")
 ENCODERS = ("Model", "ForPretraining", "ForMaskedLM", "Discriminator")
 """Endings of classes of which the encoder is kept."""
 NOT_OFFERED = {"ErnieM": "ERNIE-M", "ErnieGram": "ERNIE-Gram"}
@@ -40,6 +41,11 @@ class Checkpoint:
     settings: Mapping[str, Any]
     nested: bool
     """Written with `init_class` and `init_args`, as PaddleNLP did before its configs had classes."""
+
+    @property
+    def answers_for(self) -> AnswersFor | None:
+        """What the head answers for."""
+        return None if self.head is None else facts_of(heads()[self.head]).answers_for
 
     @property
     def weights(self) -> Path:
@@ -122,7 +128,7 @@ def _class(settings: Mapping[str, Any], where: str) -> tuple[str, str, str | Non
         if re.match(f"{start}(Model|For|$)", name):
             what = f"{title} ('{name}') is not offered: transformers has no class for it."
             raise UserError(what, where=where, hint=BY_ONNX)
-    endings = {f"For{head}": head for head in HEADS} | dict.fromkeys(ENCODERS)
+    endings = {f"For{head}": head for head in heads()} | dict.fromkeys(ENCODERS)
     for start, family in FAMILIES.items():
         if name.removeprefix(start) in endings:
             return name, family, endings[name.removeprefix(start)]

@@ -74,14 +74,14 @@ def _epsilon(checkpoint: Checkpoint) -> float:
 
 
 def _refuse_what_differs(checkpoint: Checkpoint, activation: str) -> None:
-    settings, pooled = checkpoint.settings, checkpoint.head in (None, "SequenceClassification")
+    settings, pooled = checkpoint.settings, checkpoint.answers_for in (None, "row")
     if checkpoint.family == "bert" and pooled and settings.get("pool_act", "tanh") != "tanh":
         what = f"'pool_act' must be 'tanh': transformers has no other. Got {settings['pool_act']!r}."
         raise _bad(checkpoint, what, "Fine-tune the model anew with tanh.")
     if checkpoint.family == "ernie" and settings.get("use_task_id") and settings.get("task_id", 0) != 0:
         what = f"'task_id' must be 0, which transformers takes where none is given. Got {settings['task_id']!r}."
         raise _bad(checkpoint, what, "Fine-tune the model anew with task 0.")
-    if checkpoint.family == "electra" and checkpoint.head == "SequenceClassification":
+    if checkpoint.family == "electra" and checkpoint.answers_for == "row":
         inside = settings.get("activation", "gelu") if checkpoint.nested else activation
         if inside != "gelu":
             what = (
@@ -91,7 +91,7 @@ def _refuse_what_differs(checkpoint: Checkpoint, activation: str) -> None:
 
 
 def _labels(checkpoint: Checkpoint, sizes: Sizes) -> dict[str, Any]:
-    if checkpoint.head in (None, "QuestionAnswering"):
+    if checkpoint.answers_for in (None, "span"):
         return {}
     settings = checkpoint.settings
     names = settings.get("id2label") or {i: f"LABEL_{i}" for i in range(sizes.labels)}
@@ -109,7 +109,7 @@ def _labels(checkpoint: Checkpoint, sizes: Sizes) -> dict[str, Any]:
         "id2label": {str(i): name for i, name in enumerate(ordered)},
         "label2id": {name: i for i, name in enumerate(ordered)},
     }
-    if checkpoint.head == "SequenceClassification" and isinstance(settings.get("problem_type"), str):
+    if checkpoint.answers_for == "row" and isinstance(settings.get("problem_type"), str):
         labels["problem_type"] = settings["problem_type"]
     return labels
 

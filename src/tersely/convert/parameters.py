@@ -120,8 +120,8 @@ def _head(checkpoint: Checkpoint, sizes: Sizes, source: str, target: str) -> Ite
     if checkpoint.head is None:
         if sizes.target != "electra":
             yield from _linear(pooler, f"{target}pooler.dense", hidden, hidden)
-    elif checkpoint.head != "SequenceClassification":
-        name = "qa_outputs" if checkpoint.head == "QuestionAnswering" else "classifier"
+    elif checkpoint.answers_for != "row":
+        name = "qa_outputs" if checkpoint.answers_for == "span" else "classifier"
         yield from _linear("classifier", name, hidden, labels)
     elif sizes.target in ("ernie", "bert"):
         yield from _linear(pooler, f"{target}pooler.dense", hidden, hidden)

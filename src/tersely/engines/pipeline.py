@@ -9,33 +9,31 @@ from typing import Any
 import transformers
 
 from ..errors import UserError
+from ..tasks import Task
 from .torch import cannot_load, quiet_transformers, torch_threads
-
-KINDS = {
-    "sequence_classification": "text-classification",
-    "token_classification": "token-classification",
-    "question_answering": "question-answering",
-}
 
 
 def pipeline_work(
-    folder: Path, task: str, inputs: Sequence[Any], *, batch_size: int, max_length: int, threads: int
+    folder: Path, task: Task, inputs: Sequence[Any], *, batch_size: int, threads: int
 ) -> Callable[[], object]:
     """A function that answers all inputs once: texts, pairs of texts, or (question, context) pairs."""
-    if KINDS[task] not in transformers.pipelines.PIPELINE_REGISTRY.get_supported_tasks():
+    tag = task.facts.pipeline_tag
+    if tag not in transformers.pipelines.PIPELINE_REGISTRY.get_supported_tasks():
         version = transformers.__version__
-        raise UserError(f"transformers {version} has no pipeline for {task}.", hint="Leave the engine 'pipeline' out.")
+        raise UserError(
+            f"transformers {version} has no pipeline for {task.name}.", hint="Leave the engine 'pipeline' out."
+        )
     try:
         with quiet_transformers():
             answer = transformers.pipeline(
-                KINDS[task], model=str(folder), device="cpu", dtype="float32", trust_remote_code=False
+                tag, model=str(folder), device="cpu", dtype="float32", trust_remote_code=False
             )
     except Exception as error:  # transformers, tokenizers and safetensors each raise kinds of their own
         raise cannot_load("The pipeline", folder, error) from error
     fed: list[Any] = [{"text": item[0], "text_pair": item[1]} if isinstance(item, tuple) else item for item in inputs]
     options: dict[str, Any] = {"batch_size": batch_size}
-    if task == "sequence_classification":
-        options |= {"truncation": True, "max_length": max_length}
+    if tag == "text-classification":
+        options |= {"truncation": True, "max_length": task.max_seq_length}
 
     def work() -> object:
         with quiet_transformers(), torch_threads(threads):

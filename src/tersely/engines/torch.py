@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 import torch
@@ -20,10 +20,10 @@ from torch import nn
 
 from ..carve.model import model_class
 from ..errors import UserError, existing, nearest
+from ..tasks import TASKS, heads
 from .cpu import threads_or_all
 from .engine import INPUTS, Batch, Outputs, pick
 
-HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering")
 INPUT_NAMES, OUTPUT_NAMES = "tersely_inputs", "tersely_outputs"
 """Attributes of a module that say what it takes and gives, where its class does not: a live model of the user's."""
 
@@ -82,7 +82,8 @@ def output_names(module: nn.Module) -> tuple[str, ...]:
     """Names of the outputs of a transformers model, by its head."""
     if (stated := getattr(module, OUTPUT_NAMES, None)) is not None:
         return tuple(stated)
-    return ("start_logits", "end_logits") if type(module).__name__.endswith("QuestionAnswering") else ("logits",)
+    task = next((task for head, task in heads().items() if type(module).__name__.endswith(head)), None)
+    return ("logits",) if task is None else cast(tuple[str, ...], TASKS[task].outputs)
 
 
 def as_tuple(output: Any, names: Sequence[str]) -> tuple[torch.Tensor, ...]:
@@ -123,9 +124,9 @@ def torch_threads(threads: int) -> Iterator[None]:
 def load_module(folder: str | Path, *, head: str | None = None, kind: Any = None) -> Any:
     """Load a transformers folder in FP32, eval mode; runs no code of the folder's and unpickles nothing but tensors.
 
-    `head`: one of `HEADS`, where the model has another or none (new weights are drawn for it from torch's generator);
-    None takes the one that the folder names, and then every weight must be there. `kind`: the model's class, where
-    transformers has it not. A carved model comes as small as it was saved.
+    `head`: one of `tasks.heads`, where the model has another or none (new weights are drawn for it from torch's
+    generator); None takes the one that the folder names, and then every weight must be there. `kind`: the model's
+    class, where transformers has it not. A carved model comes as small as it was saved.
     """
     folder = _checked_folder(folder)
     with quiet_transformers():
@@ -205,16 +206,16 @@ def _checked_folder(folder: str | Path) -> Path:
 
 def _head(config: Any, head: str | None, folder: Path) -> str:
     if head is not None:
-        if head not in HEADS:
-            raise UserError(f"There is no head '{head}'.", hint=nearest(head, HEADS))
+        if head not in heads():
+            raise UserError(f"There is no head '{head}'.", hint=nearest(head, heads()))
         return head
     architecture = next(iter(config.architectures or ()), "none")
-    found = next((name for name in HEADS if architecture.endswith(f"For{name}")), None)
+    found = next((name for name in heads() if architecture.endswith(f"For{name}")), None)
     if found is None:
         raise UserError(
             f"The model's architecture is '{architecture}', which has no head that is offered.",
             where=str(folder / "config.json"),
-            hint=f"Fine-tune it first; heads: {', '.join(HEADS)}.",
+            hint=f"Fine-tune it first; heads: {', '.join(heads())}.",
         )
     return found
 

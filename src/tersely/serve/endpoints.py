@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from . import simple, v2, v2_binary
 from .batching import Batcher
@@ -12,9 +11,6 @@ from .exchange import JSON, Headers, Scope, header
 from .limits import Limits, read_json
 from .models import Model
 from .parameters import offered
-
-NOT_OF_V2 = ("is_split_into_words", "all_scores")
-"""Parameters without a meaning there: a tensor's elements are texts, and every score is an output."""
 
 _LENGTH = v2_binary.HEADER.lower().encode()
 
@@ -47,7 +43,7 @@ class Simple:
         """Answer a request."""
         asked = simple.read(read_json(body), self.model, self._schemas, self._limits)
         answers = await self.batcher.answer(asked.task, asked.examples)
-        content = {"result": simple.result(asked, answers)}
+        content = {"result": self.model.wire.result(asked.examples, answers, asked.parameters)}
         return Reply(json.dumps(content, ensure_ascii=False, allow_nan=False).encode("utf-8"))
 
 
@@ -55,7 +51,7 @@ class Infer:
     """`POST /v2/models/<name>/infer`."""
 
     def __init__(self, model: Model, batcher: Batcher, limits: Limits) -> None:
-        self.model, self.batcher, self._limits, self._schemas = model, batcher, limits, infer_parameters(model)
+        self.model, self.batcher, self._limits, self._schemas = model, batcher, limits, offered(model, tensors=True)
 
     async def __call__(self, scope: Scope, body: bytes) -> Reply:
         """Answer a request, in JSON or with binary tensors."""
@@ -65,8 +61,3 @@ class Infer:
         if json_length is None:
             return Reply(content)
         return Reply(content, b"application/octet-stream", ((_LENGTH, b"%d" % json_length),))
-
-
-def infer_parameters(model: Model) -> Mapping[str, Mapping[str, Any]]:
-    """Parameters that a request of the Open Inference Protocol may set."""
-    return {name: schema for name, schema in offered(model).items() if name not in NOT_OF_V2}

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from ..errors import UserError
 from ..runtime import Predictor
 from ..runtime.hub import local_folder
 from ..runtime.positions import longest
-from ..tasks import Own, QuestionAnswering, SequenceClassification, Task
+from ..tasks import TASKS, Task, facts_of
+from ..tasks.wire import Wire
 from .examples import examples_for, takes_pairs
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -40,10 +42,15 @@ class Model:
         """What it does, as the artifact says."""
         return self.predictor.task
 
-    @property
+    @cached_property
+    def wire(self) -> Wire:
+        """How its task looks to clients."""
+        return self.task.wire
+
+    @cached_property
     def inputs(self) -> tuple[str, ...]:
         """Names of the texts that a request brings; the second of a classifier may be left out."""
-        return inputs_of(self.task)
+        return tuple(text.name for text in self.task.facts.inputs)
 
     def as_json(self) -> dict[str, Any]:
         """What `GET /models` says of it."""
@@ -61,17 +68,6 @@ class Model:
             "metric": score.get("metric"),
             "examples": list(self.examples),
         }
-
-
-def inputs_of(task: Task) -> tuple[str, ...]:
-    """Names of the texts that a task reads.
-
-    >>> inputs_of(QuestionAnswering())
-    ('question', 'context')
-    """
-    if isinstance(task, QuestionAnswering):
-        return ("question", "context")
-    return ("text", "text_pair") if isinstance(task, SequenceClassification) else ("text",)
 
 
 def named_folders(words: Iterable[str]) -> dict[str, Path]:
@@ -105,12 +101,9 @@ def named_folders(words: Iterable[str]) -> dict[str, Path]:
 def check_folders(folders: Mapping[str, Path]) -> None:
     """Read every manifest, so that what is wrong is said before anything is loaded."""
     for folder in folders.values():
-        opened = artifacts.read(folder, verify=False)
-        if opened.manifest.task.get("name") == Own.name:
-            raise UserError(
-                "The artifact is a model of its owner's: what its numbers mean is not known, so that it is not served.",
-                where=str(folder),
-            )
+        name = artifacts.read(folder, verify=False).manifest.task.get("name")
+        if name in TASKS and (reason := facts_of(name).not_served):
+            raise UserError(reason, where=str(folder))
 
 
 def open_model(name: str, folder: Path, engine: str = "auto", threads: int | None = None, streams: int = 1) -> Model:
@@ -121,5 +114,6 @@ def open_model(name: str, folder: Path, engine: str = "auto", threads: int | Non
     opened = artifacts.read(folder, verify=False)
     config = json.loads(opened.path("config.json").read_text(encoding="utf-8"))
     task, encoder = predictor.task, predictor.encoder
-    pairs = takes_pairs(opened, encoder) if isinstance(task, SequenceClassification) else None
+    either = any(text.optional for text in task.facts.inputs)
+    pairs = takes_pairs(opened, encoder) if either else None
     return Model(name, opened, predictor, longest(config), examples_for(task, encoder, pairs))

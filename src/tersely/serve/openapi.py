@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from .. import __version__
-from ..tasks import TokenClassification
-from .endpoints import infer_parameters
+from ..tasks.wire import Schema, closed
 from .limits import Limits
 from .models import Model
-from .openapi_results import closed, result_schema
 from .parameters import offered
 from .v2 import VERSION
-from .v2_outputs import OUTPUTS, kind_of
-
-Schema = dict[str, Any]
 
 _REFUSALS = {
     "413": "The body is too large.",
@@ -79,7 +73,7 @@ def _get(summary: str, schema: Schema, *, ready: bool = False) -> Schema:
 
 
 def _post(model: Model, body: Schema, result: Schema) -> Schema:
-    kind = f"{kind_of(model.task).replace('_', ' ')}, {model.predictor.engine.precision}"
+    kind = f"{model.wire.kind.replace('_', ' ')}, {model.predictor.engine.precision}"
     return {
         "summary": f"Ask {model.name} ({kind}).",
         "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
@@ -93,21 +87,19 @@ def _post(model: Model, body: Schema, result: Schema) -> Schema:
 def _simple_body(model: Model, limits: Limits) -> Schema:
     text: Schema = {"type": "string", "maxLength": limits.max_text_length}
     texts: Schema = {"anyOf": [text, {"type": "array", "items": text, "maxItems": limits.max_texts}]}
-    names = dict.fromkeys(model.inputs, texts)
-    needed = list(model.inputs)
-    if "text_pair" in names:
-        names["text_pair"] = {"anyOf": [*texts["anyOf"], {"type": "null"}]}
-        needed = ["text"]
-    if isinstance(model.task, TokenClassification):
-        words = {"type": "array", "items": {"type": "array", "items": text}, "maxItems": limits.max_texts}
-        sentence = {"type": "array", "items": text}  # of words, with `is_split_into_words`
-        names["text"] = {"anyOf": [*texts["anyOf"], sentence, words]}
+    sentence: Schema = {"type": "array", "items": text}  # of words, with the parameter that says so
+    sentences: Schema = {"type": "array", "items": sentence, "maxItems": limits.max_texts}
+    names: Schema = {}
+    for column in model.task.facts.inputs:
+        more = [sentence, sentences] if column.words else []
+        names[column.name] = {"anyOf": [*texts["anyOf"], *more, *([{"type": "null"}] if column.optional else [])]}
+    needed = [column.name for column in model.task.facts.inputs if not column.optional]
     parameters = {"anyOf": [closed(offered(model), []), {"type": "null"}]}
     return closed({"data": closed(names, needed), "parameters": parameters}, ["data"])
 
 
 def _simple_result(model: Model) -> Schema:
-    return closed({"result": result_schema(model.task)})
+    return closed({"result": model.wire.result_schema})
 
 
 def _infer_body(model: Model, limits: Limits) -> Schema:
@@ -125,12 +117,12 @@ def _infer_body(model: Model, limits: Limits) -> Schema:
     flag = {"type": "boolean"}
     output = closed(
         {
-            "name": {"enum": list(OUTPUTS[kind_of(model.task)])},
+            "name": {"enum": list(model.wire.outputs)},
             "parameters": {"anyOf": [closed({"binary_data": flag}, []), {"type": "null"}]},
         },
         ["name"],
     )
-    parameters = closed({**infer_parameters(model), "binary_data_output": {"type": "boolean"}}, [])
+    parameters = closed({**offered(model, tensors=True), "binary_data_output": {"type": "boolean"}}, [])
     return closed(
         {
             "id": {"type": ["string", "null"]},
@@ -145,7 +137,7 @@ def _infer_body(model: Model, limits: Limits) -> Schema:
 def _infer_result(model: Model) -> Schema:
     tensor = closed(
         {
-            "name": {"enum": list(OUTPUTS[kind_of(model.task)])},
+            "name": {"enum": list(model.wire.outputs)},
             "datatype": {"enum": ["BYTES", "FP32"]},
             "shape": {"type": "array", "items": {"type": "integer"}},
             "data": {"type": "array", "items": {"type": ["string", "number"]}},

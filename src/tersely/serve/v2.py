@@ -9,12 +9,10 @@ from typing import Any
 
 from .. import __version__
 from ..errors import nearest
-from ..tasks import QuestionAnswering
 from . import simple, v2_binary
 from .limits import Limits, Refusal, checked_text, read_json, shown
 from .models import Model
 from .simple import Asked
-from .v2_outputs import OUTPUTS, kind_of, tensors
 
 VERSION = "1"
 SERVER = {"name": "tersely", "version": __version__, "extensions": ["binary_tensor_data"]}
@@ -34,10 +32,9 @@ class Inference:
 def metadata(model: Model) -> dict[str, Any]:
     """What `/v2/models/<name>` says."""
     columns = [{"name": name.upper(), "datatype": "BYTES", "shape": [-1]} for name in model.inputs]
-    labels = len(model.task.labels)
     outputs = [
-        {"name": name, "datatype": datatype, "shape": [-1, labels] if name == "SCORES" else [-1]}
-        for name, datatype in OUTPUTS[kind_of(model.task)].items()
+        {"name": name, "datatype": output.datatype, "shape": [-1] if output.width is None else [-1, output.width]}
+        for name, output in model.wire.outputs.items()
     ]
     platform = f"tersely_{model.predictor.engine.name}"
     return {"name": model.name, "versions": [VERSION], "platform": platform, "inputs": columns, "outputs": outputs}
@@ -63,16 +60,16 @@ def read(
         _known(_object(tensor.get("parameters"), what), ("binary_data_size",), what)
     columns, column = _texts(inputs, v2_binary.take(inputs, tail), model, limits)
     asked = simple.read({"data": columns, "parameters": parameters}, model, schemas, limits)
-    known = tuple(OUTPUTS[kind_of(model.task)])
-    return Inference(asked, id_, _wanted(content.get("outputs"), known, all_binary), column)
+    wanted = _wanted(content.get("outputs"), tuple(model.wire.outputs), all_binary)
+    return Inference(asked, id_, wanted, column)
 
 
 def answer(model: Model, inference: Inference, answers: Sequence[Any]) -> tuple[bytes, int | None]:
     """The response's body, and the length of its JSON where binary tensors follow."""
-    found = tensors(inference.asked, answers)
+    known, found = model.wire.outputs, model.wire.tensors(answers, inference.asked.parameters)
     outputs, raws = [], []
     for name, binary in inference.outputs.items():
-        datatype, values, width = found[name]
+        (datatype, width), values = known[name], found[name]
         shape = [len(answers)] if width is None else [len(answers), width]
         if width is None and inference.column:
             shape.append(1)
@@ -116,10 +113,9 @@ def _texts(
             raise Refusal(422, f"The input '{name}' has {len(texts)} texts: its shape must be [{len(texts)}].")
         shapes.add(len(shape) if isinstance(shape, list) else 1)
         columns[known[name]] = texts
-    first = model.inputs[0]
-    for name in model.inputs if isinstance(model.task, QuestionAnswering) else (first,):
-        if name not in columns:
-            raise Refusal(422, f"The request lacks the input '{name.upper()}'.")
+    for text in model.task.facts.inputs:
+        if not text.optional and text.name not in columns:
+            raise Refusal(422, f"The request lacks the input '{text.name.upper()}'.")
     return columns, shapes == {2}
 
 

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from ..data.rows import Rows
 from ..errors import UserError
 from .encoder import Encoder
+from .facts import Facts
 from .metrics import Metric
 from .task import Columns, Feature, Logits
+from .wire import Wire
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,15 @@ class Own:
     """
 
     name: ClassVar[str] = "own"
+    facts: ClassVar[Facts] = Facts(
+        call='model.predict([{"input_ids": [101, 7592, 102]}])',
+        gives="the model's outputs as they are",
+        answers_for="own",
+        note="This is a model of its owner's, a `{model_class}`: inputs and outputs are as its own forward has them, "
+        "and what they mean is not part of the artifact.",
+        not_served="The artifact is a model of its owner's: what its numbers mean is not known, so that it is not "
+        "served.",
+    )
 
     model_class: str
     inputs: tuple[str, ...]
@@ -74,6 +85,11 @@ class Own:
     def answer_columns(self) -> Mapping[str, Any]:
         """Numbers in a shape that only the model's owner knows."""
         return dict.fromkeys(self.outputs)
+
+    @property
+    def wire(self) -> Wire:
+        """Refuse: what the numbers mean is not known."""
+        raise UserError(self.facts.not_served)
 
     def read(self, rows: Rows, columns: Columns, labelled: bool) -> list[Any]:
         """Refuse: texts and labels mean what the model's owner says."""

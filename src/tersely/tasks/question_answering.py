@@ -13,8 +13,11 @@ from ..data.rows import Rows
 from ..errors import UserError
 from . import metrics
 from .encoder import Encoder
+from .facts import Facts, Input
 from .metrics import Metric
 from .task import Columns, Feature, Logits, softmax, text_of
+from .wire import Wire
+from .wire.question_answering import AnswersWire
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,16 @@ class QuestionAnswering:
 
     name: ClassVar[str] = "question_answering"
     outputs: ClassVar[tuple[str, ...]] = ("start_logits", "end_logits")
+    facts: ClassVar[Facts] = Facts(
+        call='model.predict([("a question", "and the context that answers it")])',
+        gives="answers with offsets and scores",
+        answers_for="span",
+        head="QuestionAnswering",
+        kinds={"question_answering": None},
+        targets=("start_positions", "end_positions"),
+        inputs=(Input("question"), Input("context")),
+        pipeline_tag="question-answering",
+    )
 
     max_seq_length: int = 384
     doc_stride: int | None = None
@@ -76,6 +89,11 @@ class QuestionAnswering:
     def answer_columns(self) -> Mapping[str, Any]:
         """The answer, where it stands, and its score."""
         return {"answer": str, "start": int, "end": int, "score": float}
+
+    @property
+    def wire(self) -> Wire:
+        """Answers with their places."""
+        return AnswersWire()
 
     def read(self, rows: Rows, columns: Columns, labelled: bool) -> list[QuestionExample]:
         """Take question, context and answers as SQuAD files have them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,8 +14,11 @@ from ..data.rows import Rows
 from ..errors import UserError, nearest
 from . import metrics
 from .encoder import Encoder
+from .facts import Facts, Input
 from .metrics import Metric
 from .task import Columns, Feature, Logits, softmax, text_of
+from .wire import Wire
+from .wire.sequence_classification import LabelsWire, LabelWire, NumberWire
 
 SINGLE, MULTI, REGRESSION = "single_label_classification", "multi_label_classification", "regression"
 TABLES: Mapping[str, Mapping[str, Metric]] = {
@@ -24,6 +27,7 @@ TABLES: Mapping[str, Mapping[str, Metric]] = {
     REGRESSION: metrics.REGRESSION,
 }
 PRIMARY = {SINGLE: "accuracy", MULTI: "micro_f1", REGRESSION: "pearson"}
+WIRES: Mapping[str, Callable[[tuple[str, ...]], Wire]] = {SINGLE: LabelWire, MULTI: LabelsWire, REGRESSION: NumberWire}
 
 TEXT = ("text", "sentence", "sentence1", "#1 String", "premise", "question1", "question", "query", "content", "review")
 PAIR = ("text_pair", "sentence2", "#2 String", "hypothesis", "question2", "title", "passage")
@@ -58,12 +62,31 @@ class Classified:
         return {"label": label, **score, "scores": rounded}
 
 
+def _defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A head with one output gives a number; each kind of answer has a metric of its own."""
+    found = dict(settings)
+    found.setdefault("problem", REGRESSION if len(found["labels"]) == 1 else SINGLE)
+    if found["problem"] in PRIMARY:
+        found.setdefault("metric", PRIMARY[found["problem"]])
+    return found
+
+
 @dataclass(frozen=True)
 class SequenceClassification:
     """One answer for a text or a pair."""
 
     name: ClassVar[str] = "sequence_classification"
     outputs: ClassVar[tuple[str, ...]] = ("logits",)
+    facts: ClassVar[Facts] = Facts(
+        call='model.predict(["a text", ("or", "a pair of texts")])',
+        gives="labels with scores",
+        answers_for="row",
+        head="SequenceClassification",
+        kinds={"sequence_classification": SINGLE, "multi_label_classification": MULTI, "regression": REGRESSION},
+        inputs=(Input("text"), Input("text_pair", optional=True)),
+        defaults=_defaults,
+        pipeline_tag="text-classification",
+    )
 
     labels: tuple[str, ...]
     problem: str = SINGLE
@@ -97,6 +120,11 @@ class SequenceClassification:
         if self.problem == REGRESSION:
             return {"value": float}
         return {"label": [str], **scores} if self.problem == MULTI else {"label": str, "score": float, **scores}
+
+    @property
+    def wire(self) -> Wire:
+        """That of this kind of answer."""
+        return WIRES[self.problem](self.labels)
 
     def read(self, rows: Rows, columns: Columns, labelled: bool) -> list[TextExample]:
         """Take text, second text and label from the usual columns or those named."""

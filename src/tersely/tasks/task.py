@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from ..data.rows import Rows
 from .encoder import Encoder
+from .facts import Facts
 from .metrics import Metric
+from .wire import Wire
 
 Logits = NDArray[np.float32]
 
@@ -61,6 +63,10 @@ class Task(Protocol):
         """What the task is called."""
 
     @property
+    def facts(self) -> Facts:
+        """What is known of the task before there is a model for it."""
+
+    @property
     def outputs(self) -> tuple[str, ...]:
         """Names of the graph's outputs."""
 
@@ -87,6 +93,10 @@ class Task(Protocol):
     @property
     def answer_columns(self) -> Mapping[str, Any]:
         """What an answer's `as_json()` holds, by name: str, int, float, [form], {name: form}; None is any JSON."""
+
+    @property
+    def wire(self) -> Wire:
+        """How it looks to the clients of a server."""
 
     def read(self, rows: Rows, columns: Columns, labelled: bool) -> list[Any]:
         """Check rows and turn them into examples; `labelled`: every row must carry its gold (else none is read)."""

@@ -13,8 +13,11 @@ from ..data.rows import Rows
 from ..errors import UserError
 from . import metrics
 from .encoder import Encoder
+from .facts import Facts, Input
 from .metrics import Metric
 from .task import Columns, Feature, Logits, softmax
+from .wire import Wire
+from .wire.token_classification import SPLIT, TagsWire
 from .words import first_pieces, windows, word_spans
 
 WORDS = ("words", "tokens", "text", "sentence")
@@ -83,6 +86,15 @@ class TokenClassification:
 
     name: ClassVar[str] = "token_classification"
     outputs: ClassVar[tuple[str, ...]] = ("logits",)
+    facts: ClassVar[Facts] = Facts(
+        call='model.predict(["a text", ["or", "a", "list", "of", "words"]])',
+        gives="entities with character offsets and scores",
+        answers_for="tokens",
+        head="TokenClassification",
+        kinds={"token_classification": None},
+        inputs=(Input("text", words=SPLIT),),
+        pipeline_tag="token-classification",
+    )
 
     labels: tuple[str, ...]
     max_seq_length: int = 128
@@ -103,6 +115,11 @@ class TokenClassification:
         """Entities, words and their tags."""
         entity = {"label": str, "text": str, "start": int, "end": int, "score": float}
         return {"entities": [entity], "words": [str], "tags": [str]}
+
+    @property
+    def wire(self) -> Wire:
+        """Entities and tags."""
+        return TagsWire()
 
     def read(self, rows: Rows, columns: Columns, labelled: bool) -> list[WordsExample]:
         """Take words and tags; a text column is split as for `predict`, and cannot be scored."""

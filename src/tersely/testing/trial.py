@@ -12,11 +12,11 @@ from torch import nn
 
 from ..carve import locate, twin
 from ..carve.places import NEURONS
-from ..engines.torch import HEADS as TASKS
 from ..engines.torch import as_tuple, input_names, output_names
 from ..errors import UserError
 from ..families import Family
 from ..graphs.sample import sample_batches
+from ..tasks import heads
 
 TOLERANCE = 1e-5
 """How far logits may be off, as a share of the largest. In FP64: all that is left is what a model itself rounds."""
@@ -97,7 +97,7 @@ def _drawn(model: Any) -> Any:
 
 
 def _built(config: Any) -> Any:
-    for task in TASKS:
+    for task in heads():
         auto = getattr(transformers, f"AutoModelFor{task}")
         if type(config) in auto._model_mapping:
             return auto.from_config(config)

@@ -14,8 +14,9 @@ import transformers
 
 from ..artifact import sha256
 from ..carve.model import model_class
-from ..engines.torch import HEADS, quiet_transformers
+from ..engines.torch import quiet_transformers
 from ..errors import UserError
+from ..tasks import task_of_class
 from ..typed import fill
 from . import MANIFEST
 from .linear import DynamicLinear
@@ -65,7 +66,7 @@ def read_dynamic(folder: str | Path) -> Any:
 def _build(folder: Path, architecture: str, tensors: Mapping[str, Any]) -> Any:
     """The model that config.json describes, with these weights and no others."""
     kind = getattr(transformers, architecture, None)
-    if kind is None or not architecture.endswith(tuple(f"For{head}" for head in HEADS)):
+    if kind is None or task_of_class(architecture) is None:
         raise UserError(f"transformers {transformers.__version__} has no '{architecture}'.", where=str(folder))
     with quiet_transformers():
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)

@@ -14,13 +14,14 @@ import torch
 from torch.nn import functional
 
 from ..errors import UserError
-from ..tasks import Own, Task
+from ..tasks import Task
 from ..tasks.sequence_classification import MULTI, REGRESSION, SINGLE
 from ..tasks.token_classification import IGNORED
 from .loss_settings import Criterion
 from .own_outputs import outputs_loss
 
-TOKENS, QUESTION, OWN = "token_classification", "question_answering", Own.name
+ROW, TOKENS, QUESTION, OWN = "row", "tokens", "span", "own"
+"""`Facts.answers_for`; a classifier says more by its `problem`."""
 Outputs = tuple[torch.Tensor, ...]
 
 
@@ -44,7 +45,7 @@ class Counts:
 
 def kind_of(task: Task) -> str:
     """How a task's outputs are read."""
-    return getattr(task, "problem", None) or task.name
+    return getattr(task, "problem", None) or task.facts.answers_for
 
 
 def mask_of(batch: Mapping[str, Any]) -> torch.Tensor:
@@ -125,7 +126,7 @@ def label_loss(
     if kind == TOKENS:
         flat = functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum")
         return flat / counts.labelled
-    if kind == SINGLE:
+    if kind in (SINGLE, ROW):
         return functional.cross_entropy(logits, labels, reduction="sum") / counts.rows
     if kind == REGRESSION:
         return (logits.flatten() - labels.float().flatten()).square().sum() / counts.rows

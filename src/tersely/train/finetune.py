@@ -10,14 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import (
-    AutoConfig,
-    AutoModelForQuestionAnswering,
-    AutoModelForSequenceClassification,
-    AutoModelForTokenClassification,
-    PreTrainedModel,
-    set_seed,
-)
+import transformers
+from transformers import AutoConfig, PreTrainedModel, set_seed
 from transformers.trainer_callback import PrinterCallback
 
 from .. import __version__, folder, tasks
@@ -27,11 +21,10 @@ from ..data.rows import Rows
 from ..engines.torch import cannot_load, check_finite, input_names, quiet_transformers
 from ..errors import Failure, UserError
 from ..measure.score import Score, score
-from ..options import KINDS, TaskOptions
+from ..options import TaskOptions
 from ..processes import on_all
 from ..progress import SILENT, Progress
 from ..tasks import Columns, Encoder, Task
-from ..tasks.sequence_classification import PRIMARY
 from ..whole import check_destination, whole_folder
 from .batches import Collator, FeatureDataset
 from .disk import as_os_errors
@@ -40,12 +33,6 @@ from .labels import find_labels
 from .resume import fingerprint, forget_finished, resume, work_folder
 from .settings import steps_of, training_arguments
 from .task_trainer import ShowProgress, TaskTrainer
-
-MODELS = {
-    "sequence_classification": AutoModelForSequenceClassification,
-    "token_classification": AutoModelForTokenClassification,
-    "question_answering": AutoModelForQuestionAnswering,
-}
 
 
 @dataclass(frozen=True)
@@ -151,16 +138,16 @@ def _train(
 def _task(path: str | Path, config: Mapping[str, Any], rows: Rows, columns: Columns, options: TaskOptions) -> Task:
     """The task that was asked for with the labels of the rows, or the one that the model has already."""
     if options.task is None:
-        if not any(name.endswith(tuple(folder.HEADS)) for name in config.get("architectures") or ()):
-            hint = f"Name one with --task: {', '.join(KINDS)}."
+        if not any(tasks.task_of_class(name) for name in config.get("architectures") or ()):
+            hint = f"Name one with --task: {', '.join(tasks.kinds())}."
             raise UserError("The model has no head that says its task.", where=str(path), hint=hint)
         return folder.read_task(path, config, options)
-    name, problem = KINDS[options.task]
+    name, problem = tasks.kinds()[options.task]
     settings: dict[str, Any] = {}
-    if name != "question_answering":
+    if "labels" in tasks.settings_of(name):
         settings["labels"] = find_labels(rows, columns, name, problem)
     if problem:
-        settings |= {"problem": problem, "metric": PRIMARY[problem]}
+        settings["problem"] = problem
     return folder.make_task(name, settings, replace(options, task=None), config)
 
 
@@ -178,11 +165,12 @@ def _model(path: str | Path, task: Task) -> PreTrainedModel:
     if task.labels:
         names["id2label"] = dict(enumerate(task.labels))
         names["label2id"] = {label: index for index, label in enumerate(task.labels)}
-    if isinstance(task, tasks.SequenceClassification):
-        names["problem_type"] = task.problem
+    if problem := getattr(task, "problem", None):
+        names["problem_type"] = problem
     try:
         config = AutoConfig.from_pretrained(str(path), local_files_only=True, trust_remote_code=False, **names)
-        model, report = model_class(MODELS[task.name], config).from_pretrained(
+        kind = getattr(transformers, f"AutoModelFor{task.facts.head}")
+        model, report = model_class(kind, config).from_pretrained(
             str(path),
             config=config,
             ignore_mismatched_sizes=True,

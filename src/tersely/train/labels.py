@@ -7,7 +7,7 @@ from typing import Any
 from ..data.labels import discover_labels, labels_beside
 from ..data.rows import Rows
 from ..errors import UserError
-from ..tasks import Columns
+from ..tasks import Columns, facts_of
 from ..tasks.sequence_classification import LABEL, MULTI, REGRESSION, label_list
 from ..tasks.token_classification import TAGS
 
@@ -19,7 +19,7 @@ def find_labels(rows: Rows, columns: Columns, task: str, problem: str | None) ->
     """
     if problem == REGRESSION:
         return ("LABEL_0",)
-    tags = task == "token_classification"
+    tags = facts_of(task).answers_for == "tokens"
     option = "tags_column" if tags else "label_column"
     asked = columns.tags or columns.label if tags else columns.label
     column = rows.column(option, asked, TAGS if tags else LABEL)

@@ -21,7 +21,7 @@ from ..options import TaskOptions
 from ..processes import together
 from ..progress import Progress
 from ..runtime.positions import longest
-from ..tasks import Own, Task
+from ..tasks import Own, Task, facts_of
 from ..tasks.sequence_classification import MULTI
 from .arguments import CompressionArguments
 from .asked import Asked, asked
@@ -36,7 +36,6 @@ from .parts import Parts
 
 SAMPLE = 32
 """Rows that are looked at first: what they hold tells what the model is fed."""
-LABELS = {"question_answering": ("start_positions", "end_positions")}
 
 
 def compress_live(
@@ -52,7 +51,7 @@ def compress_live(
     batch = next(iter(first.batches(range(min(SAMPLE, len(first.dataset))), names))) if first else None
     live = describe(parts.model, batch, labels)
     pad_id = pad_id_of(parts.model, parts.tokenizer)
-    a_piece = live.a_piece if live.task is None else live.task == "token_classification"
+    a_piece = live.a_piece if live.task is None else facts_of(live.task).answers_for == "tokens"
     form = Form(live.inputs, labels, pad_id, names, "attention_mask" in live.inputs, a_piece)
     with tempfile.TemporaryDirectory(prefix="tersely-") as scratch:
         place = Path(scratch) / _name(parts.model)
@@ -99,7 +98,8 @@ def _data(parts: Parts) -> dict[str, LiveData]:
     if parts.train is not None:
         found["train_dataset"] = LiveData("train_dataset", parts.train, parts.load)
     if parts.evaluation is not None:
-        of_questions = head_of(parts.model) == "question_answering" and not own_score
+        task = head_of(parts.model)
+        of_questions = task is not None and facts_of(task).answers_for == "span" and not own_score
         if of_questions and has_texts(parts.evaluation, parts.eval_examples):
             found["eval_dataset"] = LiveQuestions("eval_dataset", parts.evaluation, parts.load, parts.eval_examples)
         else:
@@ -110,7 +110,8 @@ def _data(parts: Parts) -> dict[str, LiveData]:
 def _labels(parts: Parts) -> tuple[str, ...]:
     if parts.label_names:
         return tuple("labels" if name in ALIASES["labels"] else name for name in parts.label_names)
-    return LABELS.get(head_of(parts.model) or "", ("labels",))
+    task = head_of(parts.model)
+    return ("labels",) if task is None else facts_of(task).targets
 
 
 def _names(parts: Parts, labels: tuple[str, ...]) -> tuple[str, ...]:
@@ -127,7 +128,7 @@ def _names(parts: Parts, labels: tuple[str, ...]) -> tuple[str, ...]:
 def _problem(live: LiveModel, batch: Any) -> str | None:
     """Several labels a row show by their numbers: floats, as many as the model has outputs."""
     labels = None if batch is None else batch.get("labels")
-    if live.task != "sequence_classification" or labels is None or labels.dtype.kind != "f":
+    if live.task is None or facts_of(live.task).answers_for != "row" or labels is None or labels.dtype.kind != "f":
         return None
     return MULTI if labels.ndim == 2 and labels.shape[1] > 1 else None
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -20,12 +20,12 @@ from ..engines.engine import INPUTS
 from ..engines.torch import INPUT_NAMES, OUTPUT_NAMES, as_tuple, check_finite, input_names, quiet_transformers
 from ..errors import UserError
 from ..families import FAMILIES, find
-from ..folder import HEADS
-from ..tasks import Encoder
+from ..tasks import TASKS, Encoder, facts_of, task_of_class
 from ..tasks.encoder import NoTokenizer
+from ..tasks.facts import AnswersFor
 
-KINDS = {"sequence_classification": 2, "token_classification": 3, "question_answering": 2}
-"""Axes of each output of the tasks that are known."""
+AXES: dict[AnswersFor, int] = {"row": 2, "tokens": 3, "span": 2}
+"""Of each output, by what it is for."""
 QUESTION = ("start_logits", "end_logits")
 
 
@@ -91,7 +91,7 @@ def describe(model: nn.Module, batch: Mapping[str, NDArray[Any]] | None, labels:
 
 def head_of(model: nn.Module) -> str | None:
     """The task that a model's class is for, by its name."""
-    return next((task for ending, task in HEADS.items() if type(model).__name__.endswith(ending)), None)
+    return task_of_class(type(model).__name__)
 
 
 def vocabulary(model: nn.Module) -> int:
@@ -202,8 +202,8 @@ def _outputs(template: nn.Module, feed: Mapping[str, torch.Tensor]) -> tuple[tup
 
 def _fits(task: str, names: Sequence[str], values: Any) -> bool:
     """Whether what came out is what the class's name promises: a class of the user's may give anything."""
-    wanted = QUESTION if task == "question_answering" else ("logits",)
-    return tuple(names) == wanted and all(value.ndim == KINDS[task] for value in values)
+    axes, wanted = AXES[facts_of(task).answers_for], cast(tuple[str, ...], TASKS[task].outputs)
+    return tuple(names) == wanted and all(value.ndim == axes for value in values)
 
 
 def _check_outputs(values: Any, names: Sequence[str], shape: tuple[int, ...], a_piece: Sequence[bool]) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 from ..engines.torch import TorchEngine
 from ..errors import UserError
 from ..runtime import batches
-from ..tasks import Own
 from ..tasks.own import feature_of
 from .handed import HandedModel
 from .judges import Computed, Evaluated
@@ -37,7 +36,9 @@ def judged(task: LiveTask, live: LiveModel, parts: Parts, pad_id: int) -> LiveTa
         name = whole.metric
     else:
         return task
-    shipped = replace(task.shipped, metric=name) if isinstance(task.shipped, Own) else task.shipped
+    shipped: Any = task.shipped
+    if task.facts.answers_for == "own":
+        shipped = replace(shipped, metric=name)
     better = parts.greater_is_better
     return replace(task, shipped=shipped, whole=whole, whole_metric=name, greater_is_better=better)
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..data.rows import Rows
-from ..tasks import Columns, Encoder, Feature, Own, QuestionAnswering, SequenceClassification, Task, TokenClassification
+from ..tasks import Columns, Encoder, Feature, Task
+from ..tasks.facts import Facts
 from ..tasks.metrics import Metric
 from ..tasks.own import feature_of
 from ..tasks.sequence_classification import MULTI, REGRESSION
 from ..tasks.task import Logits, Whole
 from ..tasks.token_classification import IGNORED
+from ..tasks.wire import Wire
 from .live_questions import LiveQuestion, LiveQuestions
 from .live_rows import ITEM, Form, LiveData, LiveExample
 from .spans import SPANS, Span, best_span
@@ -49,6 +51,11 @@ class LiveTask:
     def name(self) -> str:
         """The shipped task's."""
         return self.shipped.name
+
+    @property
+    def facts(self) -> Facts:
+        """The shipped task's."""
+        return self.shipped.facts
 
     @property
     def problem(self) -> str | None:
@@ -86,7 +93,7 @@ class LiveTask:
         if self.whole is not None:
             bounds = (-np.inf, np.inf)
             return {self.metric: Metric(self.metric, _no_rows, _no_rows, self.greater_is_better, bounds)}
-        pieces_only = isinstance(self.shipped, QuestionAnswering) and not self.has_texts
+        pieces_only = self.facts.answers_for == "span" and not self.has_texts
         return SPANS if pieces_only else self.shipped.metrics
 
     @property
@@ -98,6 +105,11 @@ class LiveTask:
     def answer_columns(self) -> Mapping[str, Any]:
         """The shipped task's."""
         return self.shipped.answer_columns
+
+    @property
+    def wire(self) -> Wire:
+        """The shipped task's."""
+        return self.shipped.wire
 
     def read(self, rows: Rows, columns: Columns, labelled: bool) -> list[LiveExample]:
         """Rows of one of the datasets, with their labels where these are needed."""
@@ -126,9 +138,10 @@ class LiveTask:
         self, examples: Sequence[LiveExample], features: Sequence[Feature], logits: Sequence[Logits]
     ) -> list[Any]:
         """Labels, tags of the positions that count, spans of pieces, or outputs as they are."""
-        if isinstance(self.shipped, QuestionAnswering) and not any(isinstance(one, LiveQuestion) for one in examples):
-            return [best_span(rows, self.shipped.max_answer_length) for rows in logits]
-        if isinstance(self.shipped, TokenClassification):
+        if self.facts.answers_for == "span" and not any(isinstance(one, LiveQuestion) for one in examples):
+            longest = cast(Any, self.shipped).max_answer_length
+            return [best_span(rows, longest) for rows in logits]
+        if self.facts.answers_for == "tokens":
             names = self.shipped.labels
             chosen = [rows[_counting(one, len(rows))].argmax(-1) for one, rows in zip(examples, logits, strict=True)]
             return [Tags(tuple(names[int(i)] for i in row)) for row in chosen]
@@ -136,10 +149,10 @@ class LiveTask:
 
     def statistics(self, metric: str, examples: Sequence[LiveExample], answers: Sequence[Any]) -> NDArray[np.float64]:
         """Per-row statistics of the shipped task's metrics."""
-        if isinstance(self.shipped, SequenceClassification) or self.has_texts:
+        if self.facts.answers_for == "row" or self.has_texts:
             return self.shipped.statistics(metric, examples, answers)  # of examples only the gold
         golds = [example.gold for example in examples]
-        if isinstance(self.shipped, TokenClassification):
+        if self.facts.answers_for == "tokens":
             answers = [answer.tags for answer in answers]
         return self.metrics[metric].rows(golds, answers)
 
@@ -164,12 +177,12 @@ class LiveTask:
 
     def _gold(self, rows: Rows, index: int, one: LiveExample) -> Any:
         values = [one.targets[name] for name in self.form.labels if name in one.targets]
-        if isinstance(self.shipped, Own):
+        if self.facts.answers_for == "own":
             return True
-        if isinstance(self.shipped, QuestionAnswering):
+        if self.facts.answers_for == "span":
             return Span(*(int(value) for value in values))
         (label,) = values
-        if isinstance(self.shipped, TokenClassification):
+        if self.facts.answers_for == "tokens":
             counted = [int(i) for i in label[_counting(one, len(label))]]
             return tuple(self.labels[self._known(rows, index, i)] for i in counted)
         if self.problem == REGRESSION:

@@ -1,15 +1,16 @@
 // The server's result for one input, in one form for each kind of answer.
 
-/** The result as {kind: "labels" | "number" | "entities" | "answer", …}. */
+/** The result as {kind: "labels" | "number" | "entities" | "answer" | "other", …}, by what is in it. */
 export function readAnswer(model, result) {
-  if (model.task === "sequence_classification") return readLabels(model, result);
-  if (model.task === "token_classification") return readEntities(result);
-  return readStretch(result);
+  if (model.problem) return readLabels(model, result);
+  if ("tokens_label" in result) return readEntities(result);
+  if ("answer" in result) return readStretch(result);
+  return { kind: "other", text: JSON.stringify(result, null, 1) };
 }
 
 /** What a request must say besides the texts, for everything that the page shows to be in the answer. */
-export function parametersFor({ task, problem }) {
-  return task === "sequence_classification" && problem !== "regression" ? { all_scores: true } : {};
+export function parametersFor({ problem }) {
+  return problem && problem !== "regression" ? { all_scores: true } : {};
 }
 
 function readLabels({ labels, problem }, { value, label, scores }) {

@@ -7,6 +7,7 @@ export function compare(one, other) {
     return { same: null, line: `${Math.abs(one.value - other.value).toPrecision(2)} apart` };
   }
   if (one.kind === "entities") return compareEntities(one, other);
+  if (one.kind === "other") return { same: one.text === other.text, line: "as the server gives them" };
   const same = one.start === other.start && one.end === other.end;
   return { same, line: same ? "the same stretch of the context" : "different stretches of the context" };
 }

@@ -12,6 +12,7 @@ export function drawAnswer(answer, data, model, order) {
   if (answer.kind === "labels") return drawLabels(answer, order);
   if (answer.kind === "number") return [element("p", { class: "said" }, plain(answer.value))];
   if (answer.kind === "entities") return drawEntities(answer, data, model);
+  if (answer.kind === "other") return [element("pre", {}, answer.text)];
   return drawStretch(answer, data);
 }
 

@@ -9,12 +9,14 @@ const TASKS = {
   token_classification: ["Entities", "finds entities in a text"],
   question_answering: ["Answers", "answers a question from a text"],
 };
+const wordsOf = ({ task }) => TASKS[task] ?? [task, task];
 const FIELDS = {
   text: { title: "Text", rows: 3, hint: "Type or paste a text." },
   text_pair: { title: "Second text", rows: 2, hint: "For models that compare two texts. Else leave it empty.", optional: true },
   question: { title: "Question", rows: 0, hint: "What do you want to know?" },
   context: { title: "Context", rows: 5, hint: "Paste the text that holds the answer." },
 };
+const fieldOf = (name) => FIELDS[name] ?? { title: name, rows: 3, hint: "" };
 const at = (id) => document.getElementById(id);
 let models = [];
 let latest = 0; // errors of requests that a newer one has replaced are not shown
@@ -62,7 +64,7 @@ function groups() {
   const byTask = new Map();
   for (const model of models) byTask.set(model.task, [...(byTask.get(model.task) ?? []), model]);
   return [...byTask].map(([task, members]) =>
-    element("optgroup", { label: TASKS[task][0] }, ...members.map((model) => option(model))),
+    element("optgroup", { label: wordsOf({ task })[0] }, ...members.map((model) => option(model))),
   );
 }
 
@@ -105,7 +107,7 @@ function partner(model, others) {
 }
 
 function facts(model) {
-  const parts = [badge(model), element("span", {}, TASKS[model.task][1])];
+  const parts = [badge(model), element("span", {}, wordsOf(model)[1])];
   if (model.labels.length > 1) parts.push(element("span", {}, `${model.labels.length} labels`));
   if (typeof model.score === "number") parts.push(element("span", {}, `${model.metric} ${(100 * model.score).toFixed(2)}`));
   parts.push(element("span", {}, `on ${model.engine}`));
@@ -116,7 +118,7 @@ function showFields(model) {
   const kept = values();
   at("fields").replaceChildren(
     ...model.inputs.map((name) => {
-      const { title, rows, hint, optional } = FIELDS[name];
+      const { title, rows, hint, optional } = fieldOf(name);
       const about = { id: `field-${name}`, name, placeholder: hint, required: !optional, autocomplete: "off" };
       const area = rows ? element("textarea", { ...about, rows }) : element("input", about);
       area.value = kept[name] ?? "";
@@ -186,7 +188,7 @@ async function run() {
 
 /** The texts to send; a text that may be missing and is empty is left out. */
 function given() {
-  return Object.fromEntries(Object.entries(values()).filter(([name, text]) => text || !FIELDS[name].optional));
+  return Object.fromEntries(Object.entries(values()).filter(([name, text]) => text || !fieldOf(name).optional));
 }
 
 function refuse(error, again) {
