@@ -115,7 +115,7 @@ def test_options_that_need_rows_are_refused_without(
 
 def test_no_model_is_said(tersely: Tersely, place: Place, tmp_path: Path) -> None:
     shown = tersely("compress", "--strategy", "ptq", "--eval_file", place.dev, "--output_dir", tmp_path / "out")
-    check(shown, "The '--model_name_or_path' option is needed.", tmp_path, {})
+    check(shown, "A model is needed. Name its folder, or a graph with --input_infer_model_path.", tmp_path, {})
 
 
 def change(place: Place, name: str, how: Callable[[Any], Any]) -> None:

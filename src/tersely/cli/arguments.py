@@ -1,9 +1,10 @@
-"""The rows that a command line names, and the flags that most commands share."""
+"""The model and the rows that a command line names, and the flags that most commands share."""
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,48 @@ from ..flags import add_options, take, truth
 from ..options import DataOptions
 from ..tasks import Columns
 
-__all__ = ["add_options", "columns", "needed_rows", "refuse_set", "rows", "sample", "take", "truth"]
+__all__ = [
+    "add_model", "add_options", "add_overwrite", "columns", "model", "needed_model", "needed_rows", "refuse_set",
+    "rows", "sample", "take", "truth",
+]  # fmt: skip
 
 FILES = {"train": "train_file", "dev": "eval_file", "test": "test_file"}
 FORM_OPTIONS = {"header", *(f"{field.name}_column" for field in dataclasses.fields(Columns))}
 EVAL_OPTIONS = {"eval_file", "dataset", "data_dir", *FORM_OPTIONS}
+
+
+def add_model(
+    parser: argparse.ArgumentParser, help: str, *, several: bool = False, needed: bool = True, also: Sequence[str] = ()
+) -> None:
+    """Declare the model, or several: a word of its own, or `--model_name_or_path`; `also`: further flags of it."""
+    shown = "MODEL [MODEL …]" if several else "MODEL" if needed else "[MODEL]"
+    parser.add_argument("model", nargs="*" if several else "?", default=None, metavar=shown, help=help)
+    flags = ("--model_name_or_path", *also)
+    words = "+" if several else None
+    parser.add_argument(*flags, dest="model_name_or_path", nargs=words, metavar="MODEL", help="the same as MODEL")
+
+
+def model(arguments: argparse.Namespace) -> Any:
+    """The model that was named, or the list of several, in either way; nothing where none was."""
+    word, flag = arguments.model, arguments.model_name_or_path
+    if word and flag and word != flag:
+        both = [" ".join(one) if isinstance(one, list) else one for one in (word, flag)]
+        what = f"Two models are named: '{both[0]}', and '{both[1]}' with --model_name_or_path."
+        raise UserError(what, hint="Name it once.")
+    return word or flag
+
+
+def needed_model(arguments: argparse.Namespace) -> Any:
+    """The model that the command cannot do without, or the list of several."""
+    found = model(arguments)
+    if not found:
+        raise UserError("A model is needed.", hint=f"Write: tersely {arguments.typed[0]} MODEL …")
+    return found
+
+
+def add_overwrite(parser: argparse.ArgumentParser, help: str = "replace an earlier result") -> None:
+    """Declare the flag that lets a command replace what it wrote before."""
+    parser.add_argument("--overwrite", "--overwrite_output_dir", action="store_true", help=help)
 
 
 def columns(options: DataOptions) -> Columns:

@@ -29,7 +29,7 @@ WITHOUT_ARTIFACTS = ("torch", PIPELINE)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("models", nargs="+", metavar="DIR", help="model folders or artifacts, also hub:owner/name")
+    flags.add_model(parser, "model folders or artifacts, also hub:owner/name", several=True)
     parser.add_argument(
         "--engines", nargs="+", metavar="ENGINE", help=f"{', '.join(SPELLINGS)}; {PIPELINE} with --rows (installed)"
     )
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Open everything, take turns, print."""
     cores = cpu().cores
     threads = arguments.threads or sorted({1, cores})
-    arguments.models = [str(local_folder(model)) for model in arguments.models]
+    arguments.models = [str(local_folder(model)) for model in flags.needed_model(arguments)]
     _check(arguments, threads)
     rows = read(arguments.rows, header=arguments.header) if arguments.rows else None
     shown = _names(arguments.models)

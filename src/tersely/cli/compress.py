@@ -31,10 +31,10 @@ TOLD = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--model_name_or_path", metavar="DIR", help="fine-tuned transformers folder")
+    flags.add_model(parser, "fine-tuned transformers folder")
     parts = "where best/, candidates/, torch/ (what was pruned), result.json and report.html go"
     parser.add_argument("--output_dir", "--save_dir", required=True, metavar="DIR", help=parts)
-    parser.add_argument("--overwrite_output_dir", action="store_true", help="replace an earlier result")
+    flags.add_overwrite(parser)
     parser.add_argument("--config", "--config_path", metavar="FILE", help="YAML file of options; what is typed wins")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(config_file=Config("no file"))
@@ -54,6 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    model = flags.model(arguments)
     options, given = take_compress_options(arguments)
     known = [name for kind in (CompressOptions, DataOptions, TaskOptions) for name in kind.__dataclass_fields__]
     training = take_training_options(arguments, known, without={"seed"})
@@ -72,14 +73,14 @@ def _run(arguments: argparse.Namespace) -> int:
     for note in (*arguments.config_file.notes(), *typed):
         progress.say(note)
     result = compress(
-        arguments.model_name_or_path,
+        model,
         arguments.output_dir,
         Data(train, dev, test, flags.columns(data)),
         options,
         training=training,
         task_options=task_options,
         given=given,
-        overwrite=arguments.overwrite_output_dir,
+        overwrite=arguments.overwrite,
         progress=progress,
         command=["tersely", *arguments.typed],
     )

@@ -30,12 +30,12 @@ from . import console
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("model", metavar="DIR", help="artifact, also hub:owner/name, or model folder")
-    parser.add_argument("file", nargs="?", metavar="FILE", help="rows (standard input: a text or JSON value a line)")
+    flags.add_model(parser, "artifact, also hub:owner/name, or model folder")
+    parser.add_argument("file", nargs="?", metavar="[FILE]", help="rows (standard input: a text or JSON value a line)")
     parser.add_argument(
         "--output", metavar="FILE", help="where the answers go: .jsonl, .csv, .tsv, .parquet (standard output)"
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace an output that exists")
+    flags.add_overwrite(parser, "replace an output that exists")
     parser.add_argument("--workers", type=int, help="runtimes, each in a process of its own (1; with --ray all cores)")
     parser.add_argument("--ray", metavar="ADDRESS", help="a Ray cluster's address, or local: workers on its machines")
     parser.add_argument("--engine", default="auto", help=f"auto, {', '.join(SPELLINGS)}")
@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read, answer, write."""
+    arguments.model, arguments.file = _places(arguments)
     data, options = flags.take(arguments, DataOptions), flags.take(arguments, TaskOptions)
     if arguments.file:
         existing(arguments.file, "file")
@@ -67,6 +68,14 @@ def run(arguments: argparse.Namespace) -> int:
             for answer in answers:
                 print(json.dumps(answer, ensure_ascii=False))
     return 0
+
+
+def _places(arguments: argparse.Namespace) -> tuple[str, str | None]:
+    """The model and the file of rows. Beside `--model_name_or_path` one word is the file, unless it is a folder."""
+    word, flag = arguments.model, arguments.model_name_or_path
+    if flag and word and not arguments.file and word != flag and not Path(word).is_dir():
+        return flag, word
+    return flags.needed_model(arguments), arguments.file
 
 
 def _to_file(arguments: argparse.Namespace, data: DataOptions, open_system: Opener) -> int:

@@ -30,22 +30,24 @@ def compress(
     eval_file: Any = None,
     test_file: Any = None,
     strategy: str | Iterable[str] = "dynabert+ptq",
-    overwrite_output_dir: bool = False,
+    overwrite: bool = False,
     progress: Progress = SILENT,
     **options: Any,
 ) -> CompressionResult:
     """Make a fine-tuned model small and fast, score every candidate on your rows, keep the best in output_dir/best.
 
     Files are paths, or rows in memory: a `datasets.Dataset`, a list of mappings. `options` are those of `tersely
-    compress`, those of `transformers.TrainingArguments` among them where a strategy trains (`dynabert`, `qat`). Needs
-    a few minutes for a small encoder, and the training besides. Where `max_drop` cannot be met everything is written
-    all the same and `result.met` is False; `result.expect_met()` makes an error of that.
+    compress`, those of `transformers.TrainingArguments` among them where a strategy trains (`dynabert`, `qat`).
+    `overwrite`, which may be called `overwrite_output_dir` too, replaces an earlier result in output_dir. Needs a few
+    minutes for a small encoder, and the training besides. Where `max_drop` cannot be met everything is written all the
+    same and `result.met` is False; `result.expect_met()` makes an error of that.
 
     >>> import tersely
     >>> tersely.compress("my-model", output_dir="out", eval_file="dev.tsv", algo_list="msse")
     Traceback (most recent call last):
     tersely.errors.UserError: The '--algo_list' option cannot be 'msse'. Did you mean 'mse'?
     """
+    replaces = bool(options.pop("overwrite_output_dir", False))
     how, task, columns, training = _sort(options)
     asked = CompressOptions(strategy=strategy, **how)  # type: ignore[arg-type]
     task_options = TaskOptions(**task)
@@ -60,7 +62,7 @@ def compress(
             training=training,
             task_options=task_options,
             given={"strategy", *how},
-            overwrite=overwrite_output_dir,
+            overwrite=overwrite or replaces,
             progress=progress,
         )
 

@@ -23,6 +23,8 @@ class Asker:
     task: str | None = None
     lenient: bool = False
     """Unknown options are left out instead of refused."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Other names of options that a file may use."""
 
 
 def read_config(path: str | Path, asker: Asker) -> Config:
@@ -61,8 +63,8 @@ def read_options(
         elif name in reference.BOTH:
             for option in reference.BOTH[name]:
                 into.put(option, entry, key)
-        elif name in asker.options:
-            into.put(name, entry, key)
+        elif name in asker.options or name in asker.aliases:
+            into.put(asker.aliases.get(name, name), entry, key)
         elif asker.lenient:
             into.leave(key, "there is no such option")
         else:
