@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..data import read, read_dataset
+from ..data import find_split, locate, read, read_dataset
 from ..data.rows import Rows
-from ..errors import UserError
+from ..errors import UserError, wrong_option
 from ..flags import add_options, take, truth
 from ..options import DataOptions
 from ..tasks import Columns
@@ -66,8 +66,11 @@ def columns(options: DataOptions) -> Columns:
     return Columns(**{name: getattr(options, f"{name}_column") for name in names})
 
 
-def rows(options: DataOptions, split: str) -> Rows | None:
-    """Read the rows of a split: the file that was named, else the data set's; None where neither is given."""
+def rows(options: DataOptions, split: str, *, may_lack: bool = False) -> Rows | None:
+    """Read the rows of a split: the file that was named, else the data set's; None where neither is given.
+
+    `may_lack`: None also where the data set has no such split.
+    """
     file = getattr(options, FILES[split])
     if options.dataset is None:
         refuse_set(options, {"data_dir"}, "--dataset")
@@ -75,6 +78,8 @@ def rows(options: DataOptions, split: str) -> Rows | None:
         return read(file, header=options.header)
     if options.dataset is not None:
         refuse_set(options, {"header"}, f"--{FILES[split]}")
+        if may_lack and find_split(locate(options.dataset, options.folder()), split) is None:
+            return None
         return read_dataset(options.dataset, split, options.folder())
     return None
 
@@ -83,7 +88,7 @@ def needed_rows(options: DataOptions, split: str) -> Rows:
     """Read the rows of a split that the command cannot do without."""
     found = rows(options, split)
     if found is None:
-        raise UserError(f"The '--{FILES[split]}' option is needed.", hint="Or name a data set with --dataset.")
+        raise wrong_option(FILES[split], "is needed.", hint="Or name a data set with --dataset.")
     return found
 
 
@@ -91,12 +96,12 @@ def refuse_set(options: Any, names: Collection[str], needed: str) -> None:
     """Refuse options that mean nothing without another one."""
     for name in sorted(names):
         if getattr(options, name) is not None:
-            raise UserError(f"The '--{name}' option has no effect without {needed}.", hint="Leave it out.")
+            raise wrong_option(name, f"has no effect without {needed}.", hint="Leave it out.")
 
 
 def sample(rows: Rows, count: int, seed: int | None) -> Rows:
     """Draw some rows by seed, in their order."""
     if count < 1:
-        raise UserError(f"The '--max_train_rows' option must be at least 1. Got {count}.")
+        raise wrong_option("max_train_rows", f"must be at least 1. Got {count}.")
     chosen = np.random.default_rng(42 if seed is None else seed).permutation(len(rows))[:count]
     return rows.select(sorted(int(i) for i in chosen))

@@ -9,7 +9,6 @@ from typing import Any
 from ..compression.flags import add_compress_options, take_compress_options
 from ..compression.options import CompressOptions
 from ..config import Config
-from ..errors import UserError
 from ..options import DataOptions, TaskOptions
 from . import arguments as flags
 from . import console
@@ -97,9 +96,4 @@ def _rows(data: DataOptions, split: str) -> Any:
     named = getattr(data, flags.FILES[split]) is not None
     if data.dataset is not None and not named and split == "test":
         return None
-    try:
-        return flags.rows(data, split)
-    except UserError as error:
-        if data.dataset is not None and not named and error.what.startswith("There is no train file"):
-            return None
-        raise
+    return flags.rows(data, split, may_lack=split == "train")

@@ -17,13 +17,13 @@ from .. import artifact as artifacts
 from .. import bulk, runtime
 from ..bulk.run import Answering
 from ..engines.cpu import cpu
-from ..errors import UserError, existing
+from ..errors import UserError, existing, wrong_option
 from ..options import DataOptions, TaskOptions
 from ..progress import SILENT
 from ..runtime import Predictor
 from ..runtime.hub import local_folder
 from ..systems import SPELLINGS, Opener, opener, split_engine
-from ..tasks import Task
+from ..tasks import InputError, Task
 from . import arguments as flags
 from . import console
 
@@ -165,14 +165,15 @@ def _example(task: Task, number: int, line: str) -> Any:
     try:
         return task.examples([value])[0]
     except UserError as error:
-        raise UserError(error.what.replace("Input 0", "The line", 1), where=where, hint=error.hint) from None
+        what = f"The line {error.problem}" if isinstance(error, InputError) else error.what
+        raise UserError(what, where=where, hint=error.hint) from None
 
 
 def _check_output(arguments: argparse.Namespace) -> None:
     """Refuse an output that cannot or must not be written, before anything is read."""
     if not arguments.output:
         if arguments.overwrite:
-            raise UserError("The '--overwrite' option has no effect without --output.", hint="Leave it out.")
+            raise wrong_option("overwrite", "has no effect without --output.", hint="Leave it out.")
         return
     place = Path(arguments.output)
     if place.is_dir() or not place.parent.is_dir():
@@ -191,15 +192,13 @@ def _check_workers(arguments: argparse.Namespace) -> None:
     for name in ("workers", "threads"):
         value = getattr(arguments, name)
         if value is not None and value < 1:
-            raise UserError(f"The '--{name}' option must be at least 1. Got {value}.")
+            raise wrong_option(name, f"must be at least 1. Got {value}.")
     for name in ("workers", "ray"):
         if getattr(arguments, name) is None:
             continue
         if not arguments.output:
-            raise UserError(f"The '--{name}' option has no effect without --output.", hint="Say where answers go.")
+            raise wrong_option(name, "has no effect without --output.", hint="Say where answers go.")
         folder = existing(arguments.model, "folder")
         if not artifacts.is_artifact(folder) or split_engine(arguments.engine)[0] == "torch":
             hint = "Make one with: tersely export"
-            raise UserError(
-                f"The '--{name}' option needs an artifact; this is a model for torch.", where=str(folder), hint=hint
-            )
+            raise wrong_option(name, "needs an artifact; this is a model for torch.", where=str(folder), hint=hint)

@@ -8,7 +8,7 @@ import os
 import sys
 
 from ..engines import ENGINES
-from ..errors import UserError, missing_package
+from ..errors import UserError, missing_package, wrong_option
 from ..serve.limits import Limits
 from ..serve.models import named_folders
 from ..serve.settings import STREAMS, Settings, share_cores
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     workers, threads = share_cores(arguments.workers, arguments.threads)
     streams = min(STREAMS, threads) if arguments.streams is None else arguments.streams
     if not 1 <= streams <= threads:
-        raise UserError(f"The '--streams' option must be from 1 to the {threads} threads. Got {streams}.")
+        raise wrong_option("streams", f"must be from 1 to the {threads} threads. Got {streams}.")
     settings = Settings(
         named_folders(models),
         arguments.host,

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
+from ..errors import UserError, wrong_option
 from ..graphs.first_position import keep_first_position
 from ..options import TaskOptions
 from ..progress import SILENT, Progress
@@ -124,7 +124,7 @@ def _check_columns(data: Data) -> None:
     if all(rows is None for rows in (data.train, data.evaluation, data.test)):
         for name, value in asdict(data.columns).items():
             if value is not None:
-                raise UserError(f"The '--{name}_column' option has no effect without rows.", hint="Leave it out.")
+                raise wrong_option(f"{name}_column", "has no effect without rows.", hint="Leave it out.")
 
 
 def _check_origin(fp32: Baseline, options: CompressOptions) -> None:
@@ -137,4 +137,5 @@ def _check_origin(fp32: Baseline, options: CompressOptions) -> None:
             f"The FP32 model scores {fp32.score.metric} {fp32.score.value:.4f}, '--origin_metric' says {wanted:.4f}: "
             f"further off than '--origin_tolerance' {options.origin_tolerance}.",
             hint="Is this the right model, data file and length? Nothing was compressed.",
+            option="origin_metric",
         )

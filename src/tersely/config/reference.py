@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from ..data.locate import plain, task_of
@@ -62,15 +63,14 @@ def choose(
 def fit(section: str | None, into: Gathered) -> None:
     """Leave out what is said for all data sets and is nothing to this kind of task; metrics by our names."""
     for option, setting in list(into.settings.items()):
-        key = setting.where.partition(", ")[2]
         foreign = (section not in (None, "QuestionAnswering") and option in QUESTIONS) or (
             section not in (None, "SequenceClassification") and option == "metric"
         )
-        if foreign and key.startswith(f"{DEFAULTS}."):
-            into.leave(key, f"it is nothing to {section}")
+        if foreign and setting.key.startswith(f"{DEFAULTS}."):
+            into.leave(setting.key, f"it is nothing to {section}")
             del into.settings[option]
         elif option == "metric" and len(setting.words) == 1:
-            into.settings[option] = type(setting)(option, (setting.words[0].lower(),), setting.where)
+            into.settings[option] = replace(setting, words=(setting.words[0].lower(),))
 
 
 def _inner(entry: Entry, key: str, into: Gathered) -> Mapping[str, Entry]:

@@ -12,7 +12,7 @@ from .encoder import Encoder
 from .own import Own
 from .question_answering import QuestionAnswering
 from .sequence_classification import SequenceClassification
-from .task import Columns, Feature, Task
+from .task import Columns, Feature, InputError, Task
 from .token_classification import TokenClassification
 
 TASKS: Mapping[str, type[SequenceClassification] | type[TokenClassification] | type[QuestionAnswering] | type[Own]] = {
@@ -24,6 +24,7 @@ __all__ = [
     "Columns",
     "Encoder",
     "Feature",
+    "InputError",
     "Own",
     "QuestionAnswering",
     "SequenceClassification",

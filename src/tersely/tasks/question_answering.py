@@ -14,7 +14,7 @@ from ..errors import UserError
 from . import metrics
 from .encoder import Encoder
 from .metrics import Metric
-from .task import Columns, Feature, Logits, softmax, text_of
+from .task import Columns, Feature, InputError, Logits, softmax, text_of
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,8 @@ class QuestionAnswering:
             if isinstance(item, Mapping):
                 item = (item.get("question"), item.get("context"))
             if not isinstance(item, (tuple, list)) or len(item) != 2 or not all(isinstance(part, str) for part in item):
-                raise UserError(
-                    f"Input {index} must be a (question, context) pair of texts. Got {type(item).__name__}."
-                )
+                problem = f"must be a (question, context) pair of texts. Got {type(item).__name__}."
+                raise InputError(index, problem)
             examples.append(QuestionExample(*item))
         return examples
 

@@ -14,7 +14,7 @@ from ..errors import UserError
 from . import metrics
 from .encoder import Encoder
 from .metrics import Metric
-from .task import Columns, Feature, Logits, softmax
+from .task import Columns, Feature, InputError, Logits, softmax
 from .words import first_pieces, windows, word_spans
 
 WORDS = ("words", "tokens", "text", "sentence")
@@ -136,7 +136,7 @@ class TokenClassification:
             elif isinstance(item, (list, tuple)) and all(isinstance(word, str) for word in item):
                 examples.append(_from_words(item, None))
             else:
-                raise UserError(f"Input {index} must be a text or a list of words. Got {type(item).__name__}.")
+                raise InputError(index, f"must be a text or a list of words. Got {type(item).__name__}.")
         return examples
 
     def features(self, examples: Sequence[WordsExample], encoder: Encoder) -> list[Feature]:

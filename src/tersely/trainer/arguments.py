@@ -10,7 +10,7 @@ from typing import Any
 from transformers import TrainingArguments
 
 from ..compression.options import CompressOptions
-from ..errors import UserError, nearest
+from ..errors import UserError, nearest, wrong_option
 from ..train.settings import translated, use_cpu
 from . import fields
 
@@ -53,7 +53,7 @@ class CompressionArguments(_Declared):  # type: ignore[misc]
 
     def __post_init__(self) -> None:
         if vars(self)["output_dir"] is None:
-            raise UserError("The '--output_dir' option is needed.", hint="Say where results go.")
+            raise wrong_option("output_dir", "is needed.", hint="Say where results go.")
         super().__post_init__()
         if type(self).__init__ is not CompressionArguments.__init__:  # a dataclass that was made of this one
             self.__dict__["given"] = self._changed()

@@ -20,7 +20,7 @@ from transformers import HfArgumentParser
 from ..compression.config import look, without_idle
 from ..compression.flags import add_compress_options, strategies
 from ..config import Asker, Config, Flags, as_words, beside, read_config
-from ..errors import UserError, nearest
+from ..errors import UserError, nearest, wrong_option
 from ..flags import add_options, truth, underscored
 from ..options import DataOptions, TaskOptions
 from . import fields
@@ -210,7 +210,7 @@ class PdArgumentParser(HfArgumentParser):  # type: ignore[misc]
         """The dataclasses; what is not among the values is left to their own defaults."""
         for field in (field for kind in self.dataclass_types for field in dataclasses.fields(kind) if field.init):
             if field.default is field.default_factory is dataclasses.MISSING and field.name not in values:
-                raise UserError(f"The '--{field.name}' option is needed.")
+                raise wrong_option(field.name, "is needed.")
         made = [make(kind, values) for kind in self.dataclass_types]
         return One(made) if len(made) == 1 else tuple(made)
 
