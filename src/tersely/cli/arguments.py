@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..data import find_split, locate, read, read_dataset
 from ..data.rows import Rows
-from ..errors import UserError, wrong_option
+from ..errors import UserError, existing, wrong_option
 from ..flags import add_options, take, truth
 from ..options import DataOptions
 from ..tasks import Columns
 
 __all__ = [
-    "add_model", "add_options", "add_overwrite", "columns", "model", "needed_model", "needed_rows", "refuse_set",
-    "rows", "sample", "take", "truth",
+    "add_model", "add_options", "add_overwrite", "columns", "model", "needed_model", "needed_rows", "reader",
+    "refuse_set", "rows", "sample", "take", "truth",
 ]  # fmt: skip
 
 FILES = {"train": "train_file", "dev": "eval_file", "test": "test_file"}
@@ -66,8 +67,14 @@ def columns(options: DataOptions) -> Columns:
     return Columns(**{name: getattr(options, f"{name}_column") for name in names})
 
 
-def rows(options: DataOptions, split: str, *, may_lack: bool = False) -> Rows | None:
-    """Read the rows of a split: the file that was named, else the data set's; None where neither is given.
+def rows(options: DataOptions, split: str) -> Rows | None:
+    """Read the rows of a split: the file that was named, else the data set's; None where neither is given."""
+    read_them = reader(options, split)
+    return None if read_them is None else read_them()
+
+
+def reader(options: DataOptions, split: str, *, may_lack: bool = False) -> Callable[[], Rows] | None:
+    """What reads the rows of a split; a file or a data set that is not there is refused at once.
 
     `may_lack`: None also where the data set has no such split.
     """
@@ -75,12 +82,12 @@ def rows(options: DataOptions, split: str, *, may_lack: bool = False) -> Rows | 
     if options.dataset is None:
         refuse_set(options, {"data_dir"}, "--dataset")
     if file is not None:
-        return read(file, header=options.header)
+        return partial(read, existing(file, "file"), header=options.header)
     if options.dataset is not None:
         refuse_set(options, {"header"}, f"--{FILES[split]}")
         if may_lack and find_split(locate(options.dataset, options.folder()), split) is None:
             return None
-        return read_dataset(options.dataset, split, options.folder())
+        return partial(read_dataset, options.dataset, split, options.folder())
     return None
 
 

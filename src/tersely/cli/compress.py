@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from ..compression.flags import add_compress_options, take_compress_options
 from ..compression.options import CompressOptions
 from ..config import Config
+from ..data.rows import Rows
 from ..options import DataOptions, TaskOptions
 from . import arguments as flags
 from . import console
@@ -59,10 +60,10 @@ def _run(arguments: argparse.Namespace) -> int:
     training = take_training_options(arguments, known, without={"seed"})
     data = flags.take(arguments, DataOptions)
     task_options = flags.take(arguments, TaskOptions)
-    train, dev, test = (_rows(data, split) for split in ("train", "dev", "test"))
+    train, dev, test = (_reader(data, split) for split in ("train", "dev", "test"))
     if train is None and dev is None and test is None:
         flags.refuse_set(data, flags.FORM_OPTIONS, "rows (--train_file, --eval_file, --test_file, --dataset)")
-    from ..compression.divide import Data
+    from ..compression.divide import UnreadData
     from ..compression.report import as_json
     from ..compression.story import compress
     from .compress_table import show
@@ -74,7 +75,7 @@ def _run(arguments: argparse.Namespace) -> int:
     result = compress(
         model,
         arguments.output_dir,
-        Data(train, dev, test, flags.columns(data)),
+        UnreadData(train, dev, test, flags.columns(data)),
         options,
         training=training,
         task_options=task_options,
@@ -91,9 +92,9 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _rows(data: DataOptions, split: str) -> Any:
-    """Rows of a split; a data set need not have training rows, and its test rows carry no labels."""
+def _reader(data: DataOptions, split: str) -> Callable[[], Rows] | None:
+    """What reads the rows of a split; a data set need not have training rows, and its test rows carry no labels."""
     named = getattr(data, flags.FILES[split]) is not None
     if data.dataset is not None and not named and split == "test":
         return None
-    return flags.rows(data, split, may_lack=split == "train")
+    return flags.reader(data, split, may_lack=split == "train")

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..data import from_dataset, read
 from ..data.rows import Rows
-from ..errors import UserError, nearest
+from ..errors import UserError, existing, nearest
 from ..options import TaskOptions
 from ..processes import together
 from ..progress import SILENT, Progress
 from ..tasks import Columns
 from . import story
-from .divide import Data
+from .divide import UnreadData
 from .options import CompressOptions
 from .result import CompressionResult
 
@@ -53,11 +54,11 @@ def compress(
     task_options = TaskOptions(**task)
 
     def tell() -> CompressionResult:
-        train, evaluation, test = (_rows(rows) for rows in (train_file, eval_file, test_file))
+        train, evaluation, test = (_reader(rows) for rows in (train_file, eval_file, test_file))
         return story.compress(
             model,
             output_dir,
-            Data(train, evaluation, test, Columns(**columns)),
+            UnreadData(train, evaluation, test, Columns(**columns)),
             asked,
             training=training,
             task_options=task_options,
@@ -96,7 +97,10 @@ def _names(kind: Any) -> list[str]:
     return [field.name for field in dataclasses.fields(kind)]
 
 
-def _rows(given: Any) -> Rows | None:
-    if given is None or isinstance(given, Rows):
-        return given
-    return read(given) if isinstance(given, (str, Path)) else from_dataset(given)
+def _reader(given: Any) -> Callable[[], Rows] | None:
+    """What reads the rows of a file, or of objects in memory; a file that is not there is refused at once."""
+    if given is None:
+        return None
+    if isinstance(given, Rows):
+        return lambda: given
+    return partial(read, existing(given, "file")) if isinstance(given, (str, Path)) else partial(from_dataset, given)
