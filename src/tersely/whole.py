@@ -60,7 +60,7 @@ def _check(destination: Path, overwrite: bool) -> None:
         raise UserError("The output folder is a file.", where=str(destination), hint="Choose another --output_dir.")
     if destination.is_dir() and any(destination.iterdir()):
         if not overwrite:
-            hint = "Choose another --output_dir, or replace it with --overwrite_output_dir."
+            hint = "Choose another --output_dir, or replace it with --overwrite."
             raise UserError("The output folder exists and is not empty.", where=str(destination), hint=hint)
         if foreign := foreign_files(destination):
             raise UserError(

@@ -83,9 +83,9 @@ def test_option_that_is_not_there_names_the_nearest(word: str, tersely: Tersely)
 
 
 def test_option_that_is_needed_is_named(tersely: Tersely) -> None:
-    shown = tersely("export", "--output_dir", "x")
+    shown = tersely("export", "model")
     assert (shown.code, shown.out) == (2, "")
-    assert shown.err.startswith("tersely: The following arguments are required: --model_name_or_path.")
+    assert shown.err.startswith("tersely: The following arguments are required: --output_dir.")
     assert shown.err.count("\n") == 1
 
 

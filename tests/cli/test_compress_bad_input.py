@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,6 +19,8 @@ from onnx import numpy_helper
 
 from commands import Ran, Tersely
 from compressible import Place, layer_name, write_place
+from tersely import compress
+from tersely.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("short_timings")
 
@@ -115,7 +118,7 @@ def test_options_that_need_rows_are_refused_without(
 
 def test_no_model_is_said(tersely: Tersely, place: Place, tmp_path: Path) -> None:
     shown = tersely("compress", "--strategy", "ptq", "--eval_file", place.dev, "--output_dir", tmp_path / "out")
-    check(shown, "The '--model_name_or_path' option is needed.", tmp_path, {})
+    check(shown, "A model is needed. Name its folder, or a graph with --input_infer_model_path.", tmp_path, {})
 
 
 def change(place: Place, name: str, how: Callable[[Any], Any]) -> None:
@@ -326,6 +329,59 @@ def test_bad_model_folder_is_named(
     )  # fmt: skip
     check(shown, said, tmp_path, before)
     assert str(folder) in shown.err
+
+
+@pytest.fixture
+def unwritten(tmp_path: Path) -> Iterator[Path]:
+    """A file of rows that nobody writes: who opens it waits, here until a timer rings."""
+
+    def ring(*_: object) -> None:
+        raise TimeoutError("the rows were read")
+
+    os.mkfifo(tmp_path / "train.tsv")
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, 60, 5)
+    yield tmp_path / "train.tsv"
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
+@pytest.mark.parametrize("case", ["gone", "no config", "bare encoder"])
+def test_bad_model_folder_is_named_before_rows_are_read(
+    case: str, tersely: Tersely, model_folder: Folder, unwritten: Path, tmp_path: Path
+) -> None:
+    damage, said = MODELS[case]
+    folder = Path(shutil.copytree(model_folder(), tmp_path / "model"))
+    damage(folder)
+    shown = tersely(
+        "compress", folder, "--strategy", "ptq", "--train_file", unwritten, "--output_dir", tmp_path / "out"
+    )
+    assert (shown.code, shown.out) == (2, "")
+    assert shown.err.startswith(f"tersely: {folder}")
+    assert said in shown.err
+    with pytest.raises(UserError, match=said):
+        compress(folder, strategy="ptq", train_file=unwritten, output_dir=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
+def test_bad_graph_and_output_are_named_before_rows_are_read(
+    tersely: Tersely, own: Place, unwritten: Path, tmp_path: Path
+) -> None:
+    def refused(**given: Any) -> str:
+        given = {"input_infer_model_path": own.graph, "train_file": unwritten, "output_dir": tmp_path / "out", **given}
+        shown = tersely("compress", "--strategy", "ptq", *(w for name in given for w in (f"--{name}", given[name])))
+        with pytest.raises(UserError) as caught:
+            compress(strategy="ptq", **given)
+        assert (shown.code, shown.err) == (2, f"tersely: {caught.value}\n")
+        return shown.err
+
+    assert "There is no such ONNX file." in refused(input_infer_model_path=own.folder / "none.onnx")
+    assert "none.tsv: There is no such file." in refused(eval_file=tmp_path / "none.tsv")
+    assert "The output folder is a file." in refused(output_dir=own.dev)
+    (own.folder / "config.json").unlink()
+    assert "no config.json beside the graph" in refused()
 
 
 def test_nan_in_a_model_is_named(tersely: Tersely, model_folder: Folder, tmp_path: Path) -> None:

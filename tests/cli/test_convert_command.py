@@ -10,12 +10,12 @@ from paddle_checkpoints import LABELS, build_paddle
 
 def test_prints_class_labels_and_what_was_left_out(tersely: Tersely, tmp_path: Path) -> None:
     build_paddle(tmp_path / "paddle", "ernie", "TokenClassification")
-    ran = tersely("convert", "--from-paddle", tmp_path / "paddle", "--output-dir", tmp_path / "out")
+    ran = tersely("convert", tmp_path / "paddle", "--output-dir", tmp_path / "out")
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
     assert lines[0].startswith(f"{tmp_path / 'out'}: ErnieForTokenClassification, 3 labels, 0.0 million parameters")
     assert "has no such part: 'ernie.pooler.dense.bias', 'ernie.pooler.dense.weight'" in lines[1]
-    assert lines[-1] == f"Next: tersely compress --model_name_or_path {tmp_path / 'out'} …"
+    assert lines[-1] == f"Next: tersely compress {tmp_path / 'out'} …"
 
 
 def test_json_says_the_same(tersely: Tersely, tmp_path: Path) -> None:

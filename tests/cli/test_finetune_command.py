@@ -42,7 +42,7 @@ def test_one_object_or_three_lines_come_out(tersely: Tersely, place: Path, tmp_p
     plain = tersely(*words_for(place, tmp_path / "b"))
     assert plain.code == 0
     assert f"accuracy {100 * shown.json['score']:.2f}" in plain.out
-    assert f"Next: tersely export --model_name_or_path {tmp_path / 'b'}" in plain.out
+    assert f"Next: tersely export {tmp_path / 'b'}" in plain.out
     others = [line for line in plain.err.splitlines() if not line.startswith("fine-tune: ")]
     assert others == [], "no bar of transformers' own"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tersely.data import locate, read, read_dataset, split_file
+from tersely.data import find_split, locate, read, read_dataset, split_file
 from tersely.errors import UserError
 
 
@@ -76,8 +76,18 @@ def test_split_that_is_not_there_or_not_clear_is_refused(tmp_path):
         with pytest.raises(UserError) as caught:
             split_file(tmp_path, split)
         assert str(caught.value).startswith(f"{tmp_path}: {told}")
-    with pytest.raises(UserError, match="There is no such folder"):
-        split_file(tmp_path / "no", "train")
+    for find in (split_file, find_split):
+        with pytest.raises(UserError, match="There is no such folder"):
+            find(tmp_path / "no", "train")
+
+
+def test_split_may_be_asked_for_that_is_not_there(tmp_path):
+    (tmp_path / "valid.csv").write_text("x")
+    assert find_split(tmp_path, "train") is None
+    assert find_split(tmp_path, "dev") == tmp_path / "valid.csv"
+    (tmp_path / "valid.tsv").write_text("x")
+    with pytest.raises(UserError, match="Several files could be the dev split"):
+        find_split(tmp_path, "dev")
 
 
 def test_folder_of_the_users_own_is_read_by_split(tmp_path):

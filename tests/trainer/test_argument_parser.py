@@ -36,6 +36,10 @@ def parsed(*words: str) -> Any:
     return PdArgumentParser(CompressionArguments).parse_args_into_dataclasses(["--output_dir", "out", *words])
 
 
+def mine(*words: str) -> Any:
+    return PdArgumentParser(MyArguments).parse_args_into_dataclasses(["--output_dir", "out", *words])
+
+
 def three(*words: str) -> Any:
     parser = PdArgumentParser((ModelArguments, DataArguments, CompressionArguments))
     return parser.parse_args_into_dataclasses(["--model_name_or_path", "m", "--output_dir", "out", *words])
@@ -79,6 +83,9 @@ def test_one_dataclass_is_a_tuple_that_stands_for_it() -> None:
         ("--learning-rate=3e-5", "learning_rate", 3e-5),
         ("--label_names start_positions end_positions", "label_names", ["start_positions", "end_positions"]),
         ("--do_compress", "do_compress", True),
+        ("--overwrite", "overwrite", True),
+        ("--overwrite_output_dir", "overwrite", True),
+        ("--overwrite_output_dir false", "overwrite", False),
         ("--save_dir there", "output_dir", "there"),
     ],
 )
@@ -206,6 +213,16 @@ def test_a_configuration_file_lies_beneath_what_is_typed(tmp_path: Path) -> None
     assert (data.max_seq_length, made.max_seq_length) == (96, 96)
     _, _, made = three("--config", str(file), "--dataset", "clue afqmc", "--algo_list", "KL", "--learning_rate", "1e-4")
     assert (made.num_train_epochs, made.algo_list, made.learning_rate) == (6.0, ["KL"], 1e-4)
+
+
+@pytest.mark.parametrize("name", ["overwrite", "overwrite_output_dir"])
+def test_a_file_may_say_overwrite_by_both_names(name: str, tmp_path: Path) -> None:
+    (tmp_path / "config.yml").write_text(f"{name}: true\n")
+    for made in (parsed("--config", str(tmp_path / "config.yml")), mine("--config", str(tmp_path / "config.yml"))):
+        assert made.overwrite
+        assert made.overwrite_output_dir
+    parser = PdArgumentParser(CompressionArguments)
+    assert parser.parse_dict({"output_dir": "out", name: True}).overwrite
 
 
 def test_what_a_file_says_in_vain_is_told(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def by_command(words: list[str]) -> Asked:
     arguments, arguments.rest = parser.parse_known_args(words)
     options, given = take_compress_options(arguments)
     training = take_training_options(arguments, (), without={"seed"})
-    return Asked(options, training, take(arguments, TaskOptions), given, arguments.overwrite_output_dir)
+    return Asked(options, training, take(arguments, TaskOptions), given, arguments.overwrite)
 
 
 def by_script(words: list[str]) -> Asked:

@@ -23,6 +23,7 @@ from tersely import CompressionArguments, UserError
 from tersely.compression.options import CompressOptions
 from tersely.options import TaskOptions
 from tersely.train.settings import DeviceWarning
+from tersely.trainer.asked import asked
 
 TABLE: dict[str, Any] = {
     "strategy": "dynabert+ptq",
@@ -72,6 +73,7 @@ TABLE: dict[str, Any] = {
     "engines": None,
     "cpu_classes": "all",
     "teacher_model_name_or_path": None,
+    "overwrite": False,
     "overwrite_output_dir": False,
     "do_train": False,
     "do_eval": False,
@@ -96,7 +98,7 @@ def test_every_option_of_the_command_is_a_field() -> None:
     for kind in (TrainingArguments, CompressOptions, TaskOptions):
         assert {field.name for field in dataclasses.fields(kind)} <= fields
     assert issubclass(CompressionArguments, TrainingArguments)
-    assert not {"device", "warmup_ratio"} & fields
+    assert not {"device", "overwrite_output_dir", "warmup_ratio"} & fields
 
 
 def test_defaults_are_not_shared() -> None:
@@ -142,6 +144,19 @@ def test_names_that_transformers_lacks_are_translated() -> None:
     assert CompressionArguments("out", warmup_steps=7, warmup_ratio=0.0).warmup_steps == 7
     with pytest.raises(UserError, match="'--warmup_ratio' option is a share"):
         CompressionArguments("out", warmup_steps=7, warmup_ratio=0.5)
+
+
+def test_overwrite_has_two_names() -> None:
+    older = {"overwrite_output_dir": True}
+    for options in ({"overwrite": True}, older, {"overwrite": False, **older}):
+        arguments = CompressionArguments("out", **options)
+        assert (arguments.overwrite, arguments.overwrite_output_dir, arguments.given) == (True, True, {"overwrite"})
+        assert "overwrite_output_dir" not in arguments.to_dict()
+    arguments.overwrite_output_dir = False
+    assert not arguments.overwrite
+    arguments.overwrite = True
+    assert arguments.overwrite_output_dir
+    assert asked(arguments).overwrite
 
 
 def test_a_gpu_that_is_not_there_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 import sys
@@ -14,6 +13,7 @@ from .. import __version__
 from ..errors import Failure, UserError, missing_package, nearest
 from ..flags import underscored
 from ..processes import together
+from .parser import Parser, is_option
 
 COMMANDS: Mapping[str, str] = {
     "compress": "make a fine-tuned model small and fast, keep the best of what your rows say",
@@ -101,35 +101,21 @@ def _run(argv: list[str]) -> int:
     words = [underscored(word) for word in argv[1:]]
     if hasattr(module, "prepare"):
         words = module.prepare(parser, words)
-    if getattr(module, "TAKES_MORE", False):
-        arguments, rest = parser.parse_known_args(words)
-        arguments.rest = rest
-    else:
-        arguments = parser.parse_args(words)
-    arguments.typed = argv
+    arguments, rest = parser.parse_known_args(words)
+    if rest and not (getattr(module, "TAKES_MORE", False) and is_option(rest[0])):
+        parser.refuse(rest)
+    arguments.rest, arguments.typed = rest, argv
     return int(module.run(arguments))
 
 
-def parser_of(name: str) -> tuple[argparse.ArgumentParser, Any]:
+def parser_of(name: str) -> tuple[Parser, Any]:
     """Make the parser of a subcommand; its module comes with it."""
     module = importlib.import_module(f".{name}", __name__)
-    parser = _Parser(prog=f"tersely {name}", description=module.__doc__, allow_abbrev=False)
+    parser = Parser(prog=f"tersely {name}", description=module.__doc__, allow_abbrev=False)
     module.add_arguments(parser)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser.usage = parser.usage_line()
     return parser, module
-
-
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, and which option was meant."""
-
-    def error(self, message: str) -> None:  # type: ignore[override]
-        """Raise instead of printing the usage."""
-        hint = f"See: {self.prog} --help"
-        if message.startswith("unrecognized arguments: "):
-            word = message.removeprefix("unrecognized arguments: ").split()[0].split("=")[0]
-            known = [option for action in self._actions for option in action.option_strings]
-            message, hint = f"There is no option '{word}'.", nearest(word, known) if len(known) < 60 else hint
-        raise UserError(message[0].upper() + message[1:].rstrip(".") + ".", hint=hint)
 
 
 def _one_line(error: Exception | str) -> str:

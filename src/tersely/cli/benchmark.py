@@ -13,7 +13,7 @@ from .. import engines
 from ..data import read
 from ..data.rows import Rows
 from ..engines.cpu import cpu
-from ..errors import UserError, existing, missing_package, nearest
+from ..errors import UserError, existing, missing_package, nearest, wrong_option
 from ..measure.benchmark import Contestant, Timing, alternate, full_batch
 from ..measure.footprint import footprint
 from ..options import DataOptions, TaskOptions
@@ -29,7 +29,7 @@ WITHOUT_ARTIFACTS = ("torch", PIPELINE)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("models", nargs="+", metavar="DIR", help="model folders or artifacts, also hub:owner/name")
+    flags.add_model(parser, "model folders or artifacts, also hub:owner/name", several=True)
     parser.add_argument(
         "--engines", nargs="+", metavar="ENGINE", help=f"{', '.join(SPELLINGS)}; {PIPELINE} with --rows (installed)"
     )
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Open everything, take turns, print."""
     cores = cpu().cores
     threads = arguments.threads or sorted({1, cores})
-    arguments.models = [str(local_folder(model)) for model in arguments.models]
+    arguments.models = [str(local_folder(model)) for model in flags.needed_model(arguments)]
     _check(arguments, threads)
     rows = read(arguments.rows, header=arguments.header) if arguments.rows else None
     shown = _names(arguments.models)
@@ -88,9 +88,9 @@ def _check(arguments: argparse.Namespace, threads: Sequence[int]) -> None:
         ("threads", threads),
     ):
         if min(values) < 1:
-            raise UserError(f"The '--{option}' option must hold numbers of at least 1. Got {min(values)}.")
+            raise wrong_option(option, f"must hold numbers of at least 1. Got {min(values)}.")
     if not 0 < arguments.seconds < float("inf"):
-        raise UserError(f"The '--seconds' option must be above 0. Got {arguments.seconds}.")
+        raise wrong_option("seconds", f"must be above 0. Got {arguments.seconds}.")
     if not arguments.rows:
         flags.refuse_set(arguments, {*flags.FORM_OPTIONS, *TaskOptions.__dataclass_fields__}, "--rows")
     for engine in arguments.engines or ():

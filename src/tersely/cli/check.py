@@ -9,12 +9,13 @@ from typing import Any
 from ..engines.cpu import cpu
 from ..measure.check import Replay, check
 from ..runtime.hub import local_folder
+from . import arguments as flags
 from . import console
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("artifact", metavar="DIR", help="artifact, also hub:owner/name")
+    flags.add_model(parser, "artifact, also hub:owner/name")
     parser.add_argument("--engine", help="onnxruntime or openvino (every one that is installed)")
     parser.add_argument("--threads", type=int, help="threads (all cores)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -22,14 +23,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay, print; 1 if anything moved or failed."""
-    done = check(local_folder(arguments.artifact), arguments.engine, arguments.threads, progress=console.progress())
+    model = flags.needed_model(arguments)
+    done = check(local_folder(model), arguments.engine, arguments.threads, progress=console.progress())
     bad = [one for one in done if one.verdict in ("moved", "failed")]
     here = cpu()
     if arguments.json:
         content = {"class": here.cpu_class, "name": here.name}
         console.emit({"ok": not bad, "cpu": content, "replays": [_as_json(one) for one in done]})
         return 1 if bad else 0
-    print(f"{arguments.artifact} on CPU class {here.cpu_class} ({here.name})")
+    print(f"{model} on CPU class {here.cpu_class} ({here.name})")
     for one in done:
         print(f"{one.verdict}: {one.graph} on {one.engine}, {one.precision}: {said(one)}")
     if bad:

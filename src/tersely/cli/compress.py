@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from ..compression.flags import add_compress_options, take_compress_options
 from ..compression.options import CompressOptions
 from ..config import Config
-from ..errors import UserError
+from ..data.rows import Rows
 from ..options import DataOptions, TaskOptions
 from . import arguments as flags
 from . import console
@@ -31,10 +31,10 @@ TOLD = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--model_name_or_path", metavar="DIR", help="fine-tuned transformers folder")
+    flags.add_model(parser, "fine-tuned transformers folder")
     parts = "where best/, candidates/, torch/ (what was pruned), result.json and report.html go"
     parser.add_argument("--output_dir", "--save_dir", required=True, metavar="DIR", help=parts)
-    parser.add_argument("--overwrite_output_dir", action="store_true", help="replace an earlier result")
+    flags.add_overwrite(parser)
     parser.add_argument("--config", "--config_path", metavar="FILE", help="YAML file of options; what is typed wins")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(config_file=Config("no file"))
@@ -54,15 +54,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    model = flags.model(arguments)
     options, given = take_compress_options(arguments)
     known = [name for kind in (CompressOptions, DataOptions, TaskOptions) for name in kind.__dataclass_fields__]
     training = take_training_options(arguments, known, without={"seed"})
     data = flags.take(arguments, DataOptions)
     task_options = flags.take(arguments, TaskOptions)
-    train, dev, test = (_rows(data, split) for split in ("train", "dev", "test"))
+    train, dev, test = (_reader(data, split) for split in ("train", "dev", "test"))
     if train is None and dev is None and test is None:
         flags.refuse_set(data, flags.FORM_OPTIONS, "rows (--train_file, --eval_file, --test_file, --dataset)")
-    from ..compression.divide import Data
+    from ..compression.divide import UnreadData
     from ..compression.report import as_json
     from ..compression.story import compress
     from .compress_table import show
@@ -72,14 +73,14 @@ def _run(arguments: argparse.Namespace) -> int:
     for note in (*arguments.config_file.notes(), *typed):
         progress.say(note)
     result = compress(
-        arguments.model_name_or_path,
+        model,
         arguments.output_dir,
-        Data(train, dev, test, flags.columns(data)),
+        UnreadData(train, dev, test, flags.columns(data)),
         options,
         training=training,
         task_options=task_options,
         given=given,
-        overwrite=arguments.overwrite_output_dir,
+        overwrite=arguments.overwrite,
         progress=progress,
         command=["tersely", *arguments.typed],
     )
@@ -91,14 +92,9 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _rows(data: DataOptions, split: str) -> Any:
-    """Rows of a split; a data set need not have training rows, and its test rows carry no labels."""
+def _reader(data: DataOptions, split: str) -> Callable[[], Rows] | None:
+    """What reads the rows of a split; a data set need not have training rows, and its test rows carry no labels."""
     named = getattr(data, flags.FILES[split]) is not None
     if data.dataset is not None and not named and split == "test":
         return None
-    try:
-        return flags.rows(data, split)
-    except UserError as error:
-        if data.dataset is not None and not named and error.what.startswith("There is no train file"):
-            return None
-        raise
+    return flags.reader(data, split, may_lack=split == "train")

@@ -1,8 +1,7 @@
-"""`tersely compress --config`: what a file says in front of what was typed."""
+"""`tersely compress --config`: what a file says beside what was typed."""
 
 from __future__ import annotations
 
-import argparse
 from functools import partial
 
 from ..compression.config import look, without_idle
@@ -10,6 +9,7 @@ from ..compression.flags import kind_of
 from ..compression.options import CompressOptions, read_option
 from ..config import Asker, Flags, Setting, as_words, beside, read_config
 from ..flags import truth
+from .parser import Parser
 from .training_arguments import read_more, training_names
 
 SCRIPTS = "scripts read it; the command always compresses"
@@ -28,21 +28,27 @@ NOT_IN_FILES = {"config", "help", "debug", "json"}
 OPTIONS = CompressOptions.__dataclass_fields__
 
 
-def put_config(parser: argparse.ArgumentParser, words: list[str]) -> list[str]:
-    """Put what the file says in front of what was typed; the parser remembers the file, for messages and notes."""
+def put_config(parser: Parser, words: list[str]) -> list[str]:
+    """Put what the file says in front of the options typed; the parser remembers the file, for messages and notes."""
     typed = look(words, type(parser))
     if typed.config is None:
         return words
     flags = Flags(parser, partial(_check, parser))
     training = training_names()
-    taken = {action.dest for action in parser._actions if action.option_strings} - NOT_IN_FILES
-    config = read_config(typed.config, Asker(sorted({*taken, *training}), IDLE, typed.dataset, typed.task))
-    config = without_idle(beside(config, words, flags), typed.strategy, set(training) - OPTIONS.keys() - {"output_dir"})
+    names = {name[2:]: action.dest for action in parser._actions for name in action.option_strings}
+    taken = {option for option in names.values() if option not in NOT_IN_FILES}
+    aliases = {name: option for name, option in names.items() if name != option and option in taken}
+    asker = Asker(sorted({*taken, *training}), IDLE, typed.dataset, typed.task, aliases=aliases)
+    apart = parser.take_apart(words)
+    options = [*apart.known, *apart.unknown]
+    model = ["--model_name_or_path"] if apart.places else []  # typed as a word of its own
+    config = beside(read_config(typed.config, asker), [*model, *options], flags)
+    config = without_idle(config, typed.strategy, set(training) - OPTIONS.keys() - {"output_dir"})
     parser.set_defaults(config_file=config)
-    return [*as_words(config, flags), *words]
+    return [*apart.places, *as_words(config, flags), *options]
 
 
-def _check(parser: argparse.ArgumentParser, setting: Setting) -> None:
+def _check(parser: Parser, setting: Setting) -> None:
     """Say what is wrong with a value while its place in the file is known."""
     name, words = setting.option, setting.words
     if name in OPTIONS:

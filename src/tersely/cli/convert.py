@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
+from . import arguments as flags
 from . import console
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     what = "PaddleNLP folder of an ERNIE, BERT, RoBERTa or ELECTRA (model_state.pdparams, its config, its vocabulary)"
-    parser.add_argument("--from_paddle", required=True, metavar="DIR", help=what)
+    flags.add_model(parser, what, also=("--from_paddle",))
     parser.add_argument("--output_dir", required=True, metavar="DIR", help="where the transformers folder goes")
-    parser.add_argument("--overwrite_output_dir", action="store_true", help="replace an earlier result")
+    flags.add_overwrite(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -22,8 +23,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ..convert import convert_paddle
     from ..convert.parameters import named
 
-    overwrite = arguments.overwrite_output_dir
-    done = convert_paddle(arguments.from_paddle, arguments.output_dir, overwrite=overwrite)
+    done = convert_paddle(flags.needed_model(arguments), arguments.output_dir, overwrite=arguments.overwrite)
     if arguments.json:
         console.emit({**dataclasses.asdict(done), "output_dir": str(done.output_dir)})
         return 0
@@ -34,5 +34,5 @@ def run(arguments: argparse.Namespace) -> int:
     if done.rows_without_token:
         print(f"{done.rows_without_token} rows of the table of words belong to no token of the vocabulary")
     next_command = "finetune" if done.architecture.endswith("Model") else "compress"
-    print(f"Next: tersely {next_command} --model_name_or_path {done.output_dir} …")
+    print(f"Next: tersely {next_command} {done.output_dir} …")
     return 0

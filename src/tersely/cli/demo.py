@@ -9,13 +9,14 @@ from pathlib import Path
 
 from ..engines.cpu import cpu
 from ..serve.settings import Settings
+from . import arguments as flags
 from . import console
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    flags.add_model(parser, "another encoder than the pip-carried MiniLM", needed=False)
     parser.add_argument("--output_dir", default="tersely-demo", metavar="DIR", help="where it works (tersely-demo)")
-    parser.add_argument("--model_name_or_path", metavar="DIR", help="another encoder than the pip-carried MiniLM")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -23,10 +24,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the demo and print its table."""
     from ..demo import BATCH, LENGTH, demo
 
-    output = Path(arguments.output_dir)
+    model, output = flags.model(arguments), Path(arguments.output_dir)
     progress = console.progress()
     progress.say("The demo takes about five minutes on two cores; what an earlier run made is used again.")
-    lines = demo(output, arguments.model_name_or_path, progress)
+    lines = demo(output, model, progress)
     if arguments.json:
         rows = [
             {

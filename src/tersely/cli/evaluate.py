@@ -17,9 +17,7 @@ from . import console
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "--model_name_or_path", required=True, metavar="DIR", help="model folder or artifact, also hub:owner/name"
-    )
+    flags.add_model(parser, "model folder or artifact, also hub:owner/name")
     parser.add_argument("--engine", default="auto", help=f"auto, {', '.join(SPELLINGS)}")
     parser.add_argument("--against", metavar="DIR", help="a second model; the drop from it is shown")
     parser.add_argument("--against_engine", metavar="ENGINE", help="the second model's engine (auto)")
@@ -32,13 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Score, compare, print."""
+    model = flags.needed_model(arguments)
     data, options = flags.take(arguments, DataOptions), flags.take(arguments, TaskOptions)
     if not arguments.against:
         flags.refuse_set(arguments, {"against_engine"}, "--against")
     shown = console.progress()
     rows = flags.needed_rows(data, "dev")
     with opener(options, shown) as open_system:
-        system = open_system(local_folder(arguments.model_name_or_path), arguments.engine, arguments.threads)
+        system = open_system(local_folder(model), arguments.engine, arguments.threads)
         other = None
         if arguments.against:
             against = local_folder(arguments.against)

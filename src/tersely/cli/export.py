@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "--model_name_or_path", required=True, metavar="DIR",
-        help="fine-tuned transformers folder; for --openvino and --triton an artifact too, also hub:owner/name",
-    )  # fmt: skip
+    what = "fine-tuned transformers folder; for --openvino and --triton an artifact too, also hub:owner/name"
+    flags.add_model(parser, what)
     parser.add_argument("--output_dir", required=True, metavar="DIR", help="where the artifact goes")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--openvino", action="store_true", help="write OpenVINO's own form, openvino_model.xml and .bin")
@@ -37,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write a Triton model repository, in which the model is called NAME (as its folder is)",
     )  # fmt: skip
     parser.add_argument("--input_dtype", help="int64 or int32: type of the graph's inputs (int64)")
-    parser.add_argument("--overwrite_output_dir", action="store_true", help="replace an earlier result")
+    flags.add_overwrite(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     flags.add_options(parser, DataOptions, only=flags.EVAL_OPTIONS)
     flags.add_options(parser, TaskOptions)
@@ -46,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Export, compare, print."""
     data, options = flags.take(arguments, DataOptions), flags.take(arguments, TaskOptions)
-    source = existing(local_folder(arguments.model_name_or_path), "model folder")
+    source = existing(local_folder(flags.needed_model(arguments)), "model folder")
     if artifacts.is_artifact(source):
         flags.refuse_set(options, {field.name for field in fields(options)}, "a model folder")
         flags.refuse_set(arguments, {"input_dtype"}, "a model folder")
@@ -54,22 +52,22 @@ def run(arguments: argparse.Namespace) -> int:
         return _lay_out(arguments, source, data, options)
     if artifacts.is_artifact(source):
         raise UserError("This is an artifact already.", where=str(source), hint="Other forms: --openvino, --triton.")
-    return _export(arguments, data, options)
+    return _export(arguments, source, data, options)
 
 
-def _export(arguments: argparse.Namespace, data: DataOptions, options: TaskOptions) -> int:
+def _export(arguments: argparse.Namespace, source: Path, data: DataOptions, options: TaskOptions) -> int:
     from ..export import export
     from ..folder import open_folder
     from ..whole import check_destination
 
-    check_destination(arguments.output_dir, overwrite=arguments.overwrite_output_dir)
-    folder = open_folder(arguments.model_name_or_path, options)
+    check_destination(arguments.output_dir, overwrite=arguments.overwrite)
+    folder = open_folder(source, options)
     done = export(
         folder,
         arguments.output_dir,
         input_dtype=arguments.input_dtype or "int64",
         examples=_examples(folder.task, data),
-        overwrite=arguments.overwrite_output_dir,
+        overwrite=arguments.overwrite,
         progress=console.progress(),
     )
     _show(arguments, done.artifact, done.parity, done.score, "torch", f"tersely predict {arguments.output_dir}")
@@ -86,7 +84,7 @@ def _lay_out(arguments: argparse.Namespace, source: Path, data: DataOptions, opt
     if arguments.triton is not None:
         layout = TritonLayout(arguments.triton or source.resolve().name)
     # Before the export, which takes long.
-    check_destination(layout.place(Path(arguments.output_dir)), overwrite=arguments.overwrite_output_dir)
+    check_destination(layout.place(Path(arguments.output_dir)), overwrite=arguments.overwrite)
     engines.warm(layout.engine)
     with _opened(arguments, source, data, options) as opened:
         done = lay_out(
@@ -94,7 +92,7 @@ def _lay_out(arguments: argparse.Namespace, source: Path, data: DataOptions, opt
             arguments.output_dir,
             layout,
             examples=_examples(from_json(opened.manifest.task), data),
-            overwrite=arguments.overwrite_output_dir,
+            overwrite=arguments.overwrite,
             progress=console.progress(),
         )
     following = f"tersely predict {arguments.output_dir}"

@@ -15,9 +15,9 @@ TAKES_MORE = True
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--model_name_or_path", required=True, metavar="DIR", help="transformers folder to start from")
+    flags.add_model(parser, "transformers folder to start from")
     parser.add_argument("--output_dir", required=True, metavar="DIR", help="where the fine-tuned model goes")
-    parser.add_argument("--overwrite_output_dir", action="store_true", help="replace an earlier result")
+    flags.add_overwrite(parser)
     parser.add_argument("--max_train_rows", type=int, help="train on so many rows, drawn by seed (all)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_training_options(parser)
@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train, print."""
+    model = flags.needed_model(arguments)
     data, options = flags.take(arguments, DataOptions), flags.take(arguments, TaskOptions)
     train, evaluation = flags.needed_rows(data, "train"), flags.needed_rows(data, "dev")
     if arguments.max_train_rows is not None:
@@ -36,14 +37,14 @@ def run(arguments: argparse.Namespace) -> int:
     from ..train.finetune import finetune
 
     done = finetune(
-        arguments.model_name_or_path,
+        model,
         train,
         evaluation,
         arguments.output_dir,
         options=options,
         columns=flags.columns(data),
         training=training,
-        overwrite=arguments.overwrite_output_dir,
+        overwrite=arguments.overwrite,
         progress=console.progress(),
     )
     scored = done.score
@@ -56,5 +57,5 @@ def run(arguments: argparse.Namespace) -> int:
         f"{scored.metric} {console.points(scored.value)} ({console.interval(scored.interval)}) "
         f"on {scored.rows} eval rows, which also chose the checkpoint"
     )
-    print(f"Next: tersely export --model_name_or_path {done.folder} --output_dir {done.folder}-artifact")
+    print(f"Next: tersely export {done.folder} --output_dir {done.folder}-artifact")
     return 0

@@ -17,25 +17,25 @@ from .. import artifact as artifacts
 from .. import bulk, runtime
 from ..bulk.run import Answering
 from ..engines.cpu import cpu
-from ..errors import UserError, existing
+from ..errors import UserError, existing, wrong_option
 from ..options import DataOptions, TaskOptions
 from ..progress import SILENT
 from ..runtime import Predictor
 from ..runtime.hub import local_folder
 from ..systems import SPELLINGS, Opener, opener, split_engine
-from ..tasks import Task
+from ..tasks import InputError, Task
 from . import arguments as flags
 from . import console
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("model", metavar="DIR", help="artifact, also hub:owner/name, or model folder")
-    parser.add_argument("file", nargs="?", metavar="FILE", help="rows (standard input: a text or JSON value a line)")
+    flags.add_model(parser, "artifact, also hub:owner/name, or model folder")
+    parser.add_argument("file", nargs="?", metavar="[FILE]", help="rows (standard input: a text or JSON value a line)")
     parser.add_argument(
         "--output", metavar="FILE", help="where the answers go: .jsonl, .csv, .tsv, .parquet (standard output)"
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace an output that exists")
+    flags.add_overwrite(parser, "replace an output that exists")
     parser.add_argument("--workers", type=int, help="runtimes, each in a process of its own (1; with --ray all cores)")
     parser.add_argument("--ray", metavar="ADDRESS", help="a Ray cluster's address, or local: workers on its machines")
     parser.add_argument("--engine", default="auto", help=f"auto, {', '.join(SPELLINGS)}")
@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read, answer, write."""
+    arguments.model, arguments.file = _places(arguments)
     data, options = flags.take(arguments, DataOptions), flags.take(arguments, TaskOptions)
     if arguments.file:
         existing(arguments.file, "file")
@@ -67,6 +68,14 @@ def run(arguments: argparse.Namespace) -> int:
             for answer in answers:
                 print(json.dumps(answer, ensure_ascii=False))
     return 0
+
+
+def _places(arguments: argparse.Namespace) -> tuple[str, str | None]:
+    """The model and the file of rows. Beside `--model_name_or_path` one word is the file, unless it is a folder."""
+    word, flag = arguments.model, arguments.model_name_or_path
+    if flag and word and not arguments.file and word != flag and not Path(word).is_dir():
+        return flag, word
+    return flags.needed_model(arguments), arguments.file
 
 
 def _to_file(arguments: argparse.Namespace, data: DataOptions, open_system: Opener) -> int:
@@ -156,14 +165,15 @@ def _example(task: Task, number: int, line: str) -> Any:
     try:
         return task.examples([value])[0]
     except UserError as error:
-        raise UserError(error.what.replace("Input 0", "The line", 1), where=where, hint=error.hint) from None
+        what = f"The line {error.problem}" if isinstance(error, InputError) else error.what
+        raise UserError(what, where=where, hint=error.hint) from None
 
 
 def _check_output(arguments: argparse.Namespace) -> None:
     """Refuse an output that cannot or must not be written, before anything is read."""
     if not arguments.output:
         if arguments.overwrite:
-            raise UserError("The '--overwrite' option has no effect without --output.", hint="Leave it out.")
+            raise wrong_option("overwrite", "has no effect without --output.", hint="Leave it out.")
         return
     place = Path(arguments.output)
     if place.is_dir() or not place.parent.is_dir():
@@ -182,15 +192,13 @@ def _check_workers(arguments: argparse.Namespace) -> None:
     for name in ("workers", "threads"):
         value = getattr(arguments, name)
         if value is not None and value < 1:
-            raise UserError(f"The '--{name}' option must be at least 1. Got {value}.")
+            raise wrong_option(name, f"must be at least 1. Got {value}.")
     for name in ("workers", "ray"):
         if getattr(arguments, name) is None:
             continue
         if not arguments.output:
-            raise UserError(f"The '--{name}' option has no effect without --output.", hint="Say where answers go.")
+            raise wrong_option(name, "has no effect without --output.", hint="Say where answers go.")
         folder = existing(arguments.model, "folder")
         if not artifacts.is_artifact(folder) or split_engine(arguments.engine)[0] == "torch":
             hint = "Make one with: tersely export"
-            raise UserError(
-                f"The '--{name}' option needs an artifact; this is a model for torch.", where=str(folder), hint=hint
-            )
+            raise wrong_option(name, "needs an artifact; this is a model for torch.", where=str(folder), hint=hint)

@@ -8,7 +8,7 @@ import os
 import sys
 
 from ..engines import ENGINES
-from ..errors import UserError, missing_package
+from ..errors import UserError, missing_package, wrong_option
 from ..serve.limits import Limits
 from ..serve.models import named_folders
 from ..serve.settings import STREAMS, Settings, share_cores
@@ -21,12 +21,8 @@ KEY = "TERSELY_API_KEY"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "models",
-        nargs="+",
-        metavar="DIR",
-        help="artifacts, also hub:owner/name; NAME=DIR serves one under another name",
-    )
+    what = "artifacts, also hub:owner/name; NAME=DIR serves one under another name"
+    flags.add_model(parser, what, several=True)
     parser.add_argument("--host", default=Settings.host, help="address to listen on (127.0.0.1: this machine alone)")
     parser.add_argument("--port", type=int, default=Settings.port, help="port to listen on; 0 takes a free one (8189)")
     parser.add_argument("--engine", default="auto", help=f"auto, {', '.join(n for n in ENGINES if n != 'torch')}")
@@ -44,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or Ctrl-C."""
+    models = flags.needed_model(arguments)
     for package in PACKAGES:
         if importlib.util.find_spec(package) is None:
             raise missing_package(package, "tersely serve", "serve")
@@ -52,9 +49,9 @@ def run(arguments: argparse.Namespace) -> int:
     workers, threads = share_cores(arguments.workers, arguments.threads)
     streams = min(STREAMS, threads) if arguments.streams is None else arguments.streams
     if not 1 <= streams <= threads:
-        raise UserError(f"The '--streams' option must be from 1 to the {threads} threads. Got {streams}.")
+        raise wrong_option("streams", f"must be from 1 to the {threads} threads. Got {streams}.")
     settings = Settings(
-        named_folders(arguments.models),
+        named_folders(models),
         arguments.host,
         arguments.port,
         arguments.engine,

@@ -80,7 +80,7 @@ def read_more(words: list[str], others: Iterable[str]) -> dict[str, Any]:
     for name in names:
         if name not in known:
             hint = nearest(f"--{name}", [f"--{option}" for option in (*known, *TRAINING, *others)])
-            raise UserError(f"There is no option '--{name}'.", hint=hint)
+            raise UserError(f"There is no option '--{name}'.", hint=hint, option=name)
     complaint = io.StringIO()
     try:
         with isolated(), contextlib.redirect_stderr(complaint):

@@ -8,12 +8,13 @@ from typing import Any
 
 from ..measure.tune import BATCH_SIZES, Tuned, tune
 from ..runtime.hub import local_folder
+from . import arguments as flags
 from . import console
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("artifact", metavar="DIR", help="artifact, also hub:owner/name")
+    flags.add_model(parser, "artifact, also hub:owner/name")
     parser.add_argument("--threads", nargs="+", type=int, metavar="N", help="threads (1, and all cores)")
     parser.add_argument(
         "--batch_sizes", nargs="+", type=int, default=list(BATCH_SIZES), metavar="N", help="rows a batch (1 16)"
@@ -25,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Measure, remember, print."""
     done = tune(
-        local_folder(arguments.artifact),
+        local_folder(flags.needed_model(arguments)),
         threads=arguments.threads,
         batch_sizes=arguments.batch_sizes,
         seconds=arguments.seconds,

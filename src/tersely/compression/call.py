@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..data import from_dataset, read
 from ..data.rows import Rows
-from ..errors import UserError, nearest
+from ..errors import UserError, existing, nearest
 from ..options import TaskOptions
 from ..processes import together
 from ..progress import SILENT, Progress
 from ..tasks import Columns
 from . import story
-from .divide import Data
+from .divide import UnreadData
 from .options import CompressOptions
 from .result import CompressionResult
 
@@ -30,37 +31,39 @@ def compress(
     eval_file: Any = None,
     test_file: Any = None,
     strategy: str | Iterable[str] = "dynabert+ptq",
-    overwrite_output_dir: bool = False,
+    overwrite: bool = False,
     progress: Progress = SILENT,
     **options: Any,
 ) -> CompressionResult:
     """Make a fine-tuned model small and fast, score every candidate on your rows, keep the best in output_dir/best.
 
     Files are paths, or rows in memory: a `datasets.Dataset`, a list of mappings. `options` are those of `tersely
-    compress`, those of `transformers.TrainingArguments` among them where a strategy trains (`dynabert`, `qat`). Needs
-    a few minutes for a small encoder, and the training besides. Where `max_drop` cannot be met everything is written
-    all the same and `result.met` is False; `result.expect_met()` makes an error of that.
+    compress`, those of `transformers.TrainingArguments` among them where a strategy trains (`dynabert`, `qat`).
+    `overwrite`, which may be called `overwrite_output_dir` too, replaces an earlier result in output_dir. Needs a few
+    minutes for a small encoder, and the training besides. Where `max_drop` cannot be met everything is written all the
+    same and `result.met` is False; `result.expect_met()` makes an error of that.
 
     >>> import tersely
     >>> tersely.compress("my-model", output_dir="out", eval_file="dev.tsv", algo_list="msse")
     Traceback (most recent call last):
     tersely.errors.UserError: The '--algo_list' option cannot be 'msse'. Did you mean 'mse'?
     """
+    replaces = bool(options.pop("overwrite_output_dir", False))
     how, task, columns, training = _sort(options)
     asked = CompressOptions(strategy=strategy, **how)  # type: ignore[arg-type]
     task_options = TaskOptions(**task)
 
     def tell() -> CompressionResult:
-        train, evaluation, test = (_rows(rows) for rows in (train_file, eval_file, test_file))
+        train, evaluation, test = (_reader(rows) for rows in (train_file, eval_file, test_file))
         return story.compress(
             model,
             output_dir,
-            Data(train, evaluation, test, Columns(**columns)),
+            UnreadData(train, evaluation, test, Columns(**columns)),
             asked,
             training=training,
             task_options=task_options,
             given={"strategy", *how},
-            overwrite=overwrite_output_dir,
+            overwrite=overwrite or replaces,
             progress=progress,
         )
 
@@ -94,7 +97,10 @@ def _names(kind: Any) -> list[str]:
     return [field.name for field in dataclasses.fields(kind)]
 
 
-def _rows(given: Any) -> Rows | None:
-    if given is None or isinstance(given, Rows):
-        return given
-    return read(given) if isinstance(given, (str, Path)) else from_dataset(given)
+def _reader(given: Any) -> Callable[[], Rows] | None:
+    """What reads the rows of a file, or of objects in memory; a file that is not there is refused at once."""
+    if given is None:
+        return None
+    if isinstance(given, Rows):
+        return lambda: given
+    return partial(read, existing(given, "file")) if isinstance(given, (str, Path)) else partial(from_dataset, given)

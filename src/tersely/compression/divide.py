@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -28,6 +28,24 @@ class Data:
     evaluation: Rows | None = None
     test: Rows | None = None
     columns: Columns = field(default_factory=Columns)
+
+
+@dataclass(frozen=True)
+class UnreadData:
+    """Rows that are still to be read, each by its own function; None: not given.
+
+    Reading many rows takes long: what is wrong with options, output folder and model can be told before.
+    """
+
+    train: Callable[[], Rows] | None = None
+    evaluation: Callable[[], Rows] | None = None
+    test: Callable[[], Rows] | None = None
+    columns: Columns = field(default_factory=Columns)
+
+    def read(self) -> Data:
+        """Read them all."""
+        train, evaluation, test = (read and read() for read in (self.train, self.evaluation, self.test))
+        return Data(train, evaluation, test, self.columns)
 
 
 @dataclass(frozen=True)

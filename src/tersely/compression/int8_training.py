@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
+from ..errors import UserError, wrong_option
 from ..families import find
 from ..folder import ModelFolder
 from ..graphs.first_position import keep_first_position
@@ -61,12 +61,13 @@ def check_int8_training(
     if named is None:
         return
     if any(PRUNE_EMBEDDINGS in plan.steps for plan in asking):
-        what = "The '--teacher_model_name_or_path' option cannot be used where the vocabulary is cut before training."
-        raise UserError(what, hint="The teacher would need the same cut. Cut its vocabulary and the model's first.")
+        what = "cannot be used where the vocabulary is cut before training."
+        hint = "The teacher would need the same cut. Cut its vocabulary and the model's first."
+        raise wrong_option("teacher_model_name_or_path", what, hint=hint)
     shallow = any(DYNABERT in plan.steps for plan in asking) and any(depth != 1 for depth in options.depth_mult_list)
     if hidden and shallow:
         what = "With '--depth_mult_list' qat trains models with fewer layers than '--teacher_model_name_or_path' has."
-        raise UserError(what, hint="Set --distill_hidden 0 to learn from its answers alone.")
+        raise UserError(what, hint="Set --distill_hidden 0 to learn from its answers alone.", option="depth_mult_list")
     open_teacher(folder.load(), family, qat_settings(options, asking[0], Path(named)))
 
 

@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from ..engines import ENGINES, installed
-from ..errors import UserError, missing_package
+from ..errors import UserError, missing_package, wrong_option
 from ..strategy import AT_RUN_TIME, DYNAMIC, MOVING, PTQ, QAT, STEPS, TRAINED, Plan, acting_on
 from .options import CompressOptions
 
@@ -158,7 +158,7 @@ def touches(name: str, plans: Sequence[Plan]) -> bool:
 def _refuse(name: str, because: str, hint: str = "Leave it out.", value: Any = None) -> None:
     shown = " ".join(map(str, value)) if isinstance(value, tuple) else value
     said = "" if value is None else f" ({shown})"
-    raise UserError(f"The '--{name}' option{said} has no effect {because}.", hint=hint)
+    raise UserError(f"The '--{name}' option{said} has no effect {because}.", hint=hint, option=name)
 
 
 def _check_fractions(options: CompressOptions, bounds: tuple[float, float]) -> None:
@@ -172,4 +172,4 @@ def _check_fractions(options: CompressOptions, bounds: tuple[float, float]) -> N
             upper = "" if math.isinf(most) else f" to {most:g}" if name == "origin_metric" else f" to below {most:g}"
             points = most == 1 and 1 <= value <= 100
             hint = f"Scores are fractions: {value:g} in points is {value / 100:g}." if points else None
-            raise UserError(f"The '--{name}' option must be from {least:g}{upper}. Got {value:g}.", hint=hint)
+            raise wrong_option(name, f"must be from {least:g}{upper}. Got {value:g}.", hint=hint)

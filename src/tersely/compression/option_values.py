@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any
 
-from ..errors import UserError, nearest
+from ..errors import UserError, nearest, wrong_option
 
 Reader = Callable[[str, Any], Any]
 
@@ -20,14 +20,14 @@ Reader = Callable[[str, Any], Any]
 def text(name: str, value: Any) -> str:
     """Any text that is not blank."""
     if not isinstance(value, str) or not value.strip():
-        raise UserError(f"The '--{name}' option must be a text. Got {_shown(value)}.")
+        raise wrong_option(name, f"must be a text. Got {_shown(value)}.")
     return value
 
 
 def yes_or_no(name: str, value: Any) -> bool:
     """True or False."""
     if not isinstance(value, bool):
-        raise UserError(f"The '--{name}' option must be true or false. Got {_shown(value)}.")
+        raise wrong_option(name, f"must be true or false. Got {_shown(value)}.")
     return value
 
 
@@ -45,7 +45,7 @@ def one_of(*known: str) -> Reader:
         if value not in known:
             same = [word for word in known if word.lower() == str(value).lower()]
             hint = nearest(same[0] if same else str(value), known)
-            raise UserError(f"The '--{name}' option cannot be {_shown(value)}.", hint=hint)
+            raise wrong_option(name, f"cannot be {_shown(value)}.", hint=hint)
         return str(value)
 
     return read
@@ -64,11 +64,11 @@ def whole(least: int, most: int | None = None) -> Reader:
         except ValueError:
             number = None
         if isinstance(number, bool) or not isinstance(number, int):
-            raise UserError(f"The '--{name}' option must be a whole number. Got {_shown(value)}.")
+            raise wrong_option(name, f"must be a whole number. Got {_shown(value)}.")
         if number < least:
-            raise UserError(f"The '--{name}' option must be at least {least}. Got {number}.")
+            raise wrong_option(name, f"must be at least {least}. Got {number}.")
         if most is not None and number > most:
-            raise UserError(f"The '--{name}' option must be at most {most}. Got {number}.")
+            raise wrong_option(name, f"must be at most {most}. Got {number}.")
         return number
 
     return read
@@ -88,11 +88,11 @@ def number(least: float = -math.inf, most: float = math.inf, *, below: bool = Fa
         except (TypeError, ValueError):
             found = math.nan
         if not math.isfinite(found):
-            raise UserError(f"The '--{name}' option must be a number. Got {_shown(value)}.")
+            raise wrong_option(name, f"must be a number. Got {_shown(value)}.")
         if not least <= found <= most or (below and found == most):
             upper = f"to below {most:g}" if below else f"to {most:g}"
             bounds = f"at least {least:g}" if math.isinf(most) else f"from {least:g} {upper}"
-            raise UserError(f"The '--{name}' option must be {bounds}. Got {found:g}.")
+            raise wrong_option(name, f"must be {bounds}. Got {found:g}.")
         return found
 
     return read
@@ -105,7 +105,7 @@ def above(least: float) -> Reader:
     def read(name: str, value: Any) -> float:
         found: float = other(name, value)
         if not found > least:
-            raise UserError(f"The '--{name}' option must be above {least:g}. Got {found:g}.")
+            raise wrong_option(name, f"must be above {least:g}. Got {found:g}.")
         return found
 
     return read
@@ -120,10 +120,10 @@ def share(name: str, value: Any) -> Fraction:
     try:
         found = Fraction(math.nan if isinstance(value, bool) else value if isinstance(value, Fraction) else str(value))
     except (ValueError, ZeroDivisionError):
-        what = f"The '--{name}' option must hold fractions in (0, 1]. Got {_shown(value)}."
-        raise UserError(what, hint="Write them as 3/4 or 0.75.") from None
+        what = f"must hold fractions in (0, 1]. Got {_shown(value)}."
+        raise wrong_option(name, what, hint="Write them as 3/4 or 0.75.") from None
     if not 0 < found <= 1:
-        raise UserError(f"The '--{name}' option must hold fractions in (0, 1]. Got {_shown(value)}.")
+        raise wrong_option(name, f"must hold fractions in (0, 1]. Got {_shown(value)}.")
     return found
 
 
@@ -138,7 +138,7 @@ def word_or(words: tuple[str, ...], other: Reader) -> Reader:
         try:
             return other(name, value)
         except UserError as error:
-            raise UserError(error.what, hint=f"Or one of: {', '.join(words)}.") from None
+            raise UserError(error.what, hint=f"Or one of: {', '.join(words)}.", option=error.option) from None
 
     return read
 
@@ -167,11 +167,11 @@ def several(each: Reader, *, empty: bool = False) -> Reader:
             value = re.split(r"[,\s]+", value.strip()) if value.strip() else []
         many = list(value) if isinstance(value, Iterable) else [value]
         if not many and not empty:
-            raise UserError(f"The '--{name}' option is empty.", hint="Leave it out or give it a value.")
+            raise wrong_option(name, "is empty.", hint="Leave it out or give it a value.")
         found = tuple(each(name, one) for one in many)
         for one in found:
             if found.count(one) > 1:
-                raise UserError(f"The '--{name}' option holds {one} twice.")
+                raise wrong_option(name, f"holds {one} twice.")
         return found
 
     return read

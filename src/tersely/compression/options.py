@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from ..engines import ENGINES
-from ..errors import UserError
+from ..errors import UserError, wrong_option
 from ..options import option
 from ..quantize.calibrators import CALIBRATORS
 from ..strategy import AT_RUN_TIME, FIXED, MOVING, STEPS, TRAINED, Plan, parse_all
@@ -83,9 +83,10 @@ class CompressOptions:
             losses = self.losses(step)
             if losses["distill_hidden"] == losses["distill_logits"] == losses["label_loss"] == 0:
                 which = "The options '--distill_hidden', '--distill_logits' and '--label_loss'"
-                raise UserError(f"{which} are all 0: nothing is learnt by {step}.", hint="Set one of them above 0.")
+                what = f"{which} are all 0: nothing is learnt by {step}."
+                raise UserError(what, hint="Set one of them above 0.", option="distill_hidden")
         if "auto" in self.skip_layers and len(self.skip_layers) > 1:
-            raise UserError("The '--skip_layers' option is patterns or the one word auto, not both.")
+            raise wrong_option("skip_layers", "is patterns or the one word auto, not both.")
 
     def plans(self) -> tuple[Plan, ...]:
         """The strategies as plans."""

@@ -65,7 +65,7 @@ class Output:
         for part in reversed(PARTS):
             if (self.place / part).exists() and not overwrite:
                 holds = "a finished run" if part == RESULT else f"'{part}' already"
-                hint = f"{_ANOTHER}, or replace it with --overwrite_output_dir."
+                hint = f"{_ANOTHER}, or replace it with --overwrite."
                 raise UserError(f"The output folder holds {holds}.", where=where, hint=hint)
         parent = self._there()
         if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):

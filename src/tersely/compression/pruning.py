@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import tasks
 from ..carve import locate, shape_of
-from ..errors import UserError
+from ..errors import UserError, wrong_option
 from ..families import find
 from ..folder import NOTES, ModelFolder
 from ..processes import on_all
@@ -72,9 +72,9 @@ def check_pruning(
     find(folder.config)
     check_temperature(folder, options)
     if options.teacher_model_name_or_path is not None and _trains_cut(options, groups):
-        what = "The '--teacher_model_name_or_path' option cannot be used where the vocabulary is cut before training."
+        what = "cannot be used where the vocabulary is cut before training."
         hint = "The teacher would need the same cut. Cut its vocabulary and the model's first, or leave one out."
-        raise UserError(what, hint=hint)
+        raise wrong_option("teacher_model_name_or_path", what, hint=hint)
     with isolated():
         pruning_arguments(training, Path("-"), options.seed)
     model = folder.load()
@@ -89,8 +89,8 @@ def check_pruning(
 def check_temperature(folder: ModelFolder, options: CompressOptions) -> None:
     """Refuse a temperature where answers are no probabilities."""
     if options.distill_temperature != 1 and kind_of(folder.task) == REGRESSION:
-        what = "The '--distill_temperature' option has no effect on a regression, whose answers are no probabilities."
-        raise UserError(what, hint="Leave it out.")
+        what = "has no effect on a regression, whose answers are no probabilities."
+        raise wrong_option("distill_temperature", what, hint="Leave it out.")
 
 
 def _check_wide_enough(targets: Sequence[Target], hidden: int) -> None:

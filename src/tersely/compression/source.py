@@ -63,7 +63,7 @@ def find_origin(model: str | Path | None, graph: str | Path | None, options: Tas
         file = graph_path(graph)
         return Origin(_name(file), _open(model or _beside(file), options), file)
     if model is None:
-        raise UserError("The '--model_name_or_path' option is needed.", hint="Or --input_infer_model_path FILE.onnx.")
+        raise UserError("A model is needed.", hint="Name its folder, or a graph with --input_infer_model_path.")
     if artifacts.is_artifact(model):
         inner = Path(model) / GRAPH
         hint = f"Or from its graph: --input_infer_model_path {inner}" if inner.is_file() else None
@@ -102,7 +102,7 @@ def _beside(file: Path) -> Path:
     raise UserError(
         "There is no config.json beside the graph, so that its task and tokenizer are not known.",
         where=str(file),
-        hint="Name the model's folder with --model_name_or_path.",
+        hint="Name the model's folder too.",
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
+from ..errors import UserError, wrong_option
 from ..graphs.first_position import keep_first_position
 from ..options import TaskOptions
 from ..progress import SILENT, Progress
@@ -17,7 +17,7 @@ from ..report import draw_reports
 from ..strategy import Plan, check_rows
 from ..train.loss_settings import Criterion
 from .choice import ROUNDING
-from .divide import Data, divide_rows
+from .divide import Data, UnreadData, divide_rows
 from .int8_training import check_int8_training, train_parents
 from .make import check_makeable
 from .measured import Baseline
@@ -33,7 +33,7 @@ from .settings import settings
 from .source import Origin, find_origin, open_source
 from .trial import Trial
 
-__all__ = ["CompressionResult", "Data", "compress"]
+__all__ = ["CompressionResult", "Data", "UnreadData", "compress"]
 
 SMALLEST = 0.25
 """What a candidate takes of the FP32 model's size, at least."""
@@ -44,7 +44,7 @@ TRAINING = 4
 def compress(
     model: str | Path | Origin | None,
     output_dir: str | Path,
-    data: Data,
+    data: Data | UnreadData,
     options: CompressOptions | None = None,
     *,
     training: Mapping[str, Any] | None = None,
@@ -58,16 +58,16 @@ def compress(
     """Make a fine-tuned model smaller in every way that the options ask for, and keep the best.
 
     `model`: a folder, or what `find_origin` would make of it. `data` holds the rows that train, calibrate, choose and
-    report. `training`: options of transformers, for plans that train; `criterion`: the user's loss in the place of the
-    task's own. `given`: names of options that the user set; those that can have no effect are refused. Needs a few
-    minutes for a small encoder, with `dynabert` and `qat` their training besides; the model folder is not changed. A
-    run that was killed while it trained, or later, goes on from there when it is started again. `command`: the words
-    that were typed, for those who want to run it again.
+    report; those that are not read yet are read once options, output folder and model have been checked. `training`:
+    options of transformers, for plans that train; `criterion`: the user's loss in the place of the task's own. `given`:
+    names of options that the user set; those that can have no effect are refused. Needs a few minutes for a small
+    encoder, with `dynabert` and `qat` their training besides; the model folder is not changed. A run that was killed
+    while it trained, or later, goes on from there when it is started again. `command`: the words that were typed, for
+    those who want to run it again.
     """
     options, training = options or CompressOptions(), training or {}
     plans, notes = resolve(options, options.plans())
     scored = data.evaluation is not None
-    asked = settings(options, data, given=given, training=training, task_options=task_options, command=command)
     _check_columns(data)
     check(options, plans, given, scored=scored, bounds=(-math.inf, math.inf))
     check_training(training, plans)
@@ -78,6 +78,8 @@ def compress(
         origin = find_origin(origin, options.input_infer_model_path, task_options or TaskOptions())
     task = origin.folder.task
     check(options, plans, given, scored=scored, bounds=task.metrics[task.metric].bounds)
+    data = data.read() if isinstance(data, UnreadData) else data
+    asked = settings(options, data, given=given, training=training, task_options=task_options, command=command)
     rows = divide_rows(data, origin.folder, options, plans)
     smaller = check_pruning(origin.folder, options, plans, training)
     check_int8_training(origin.folder, options, plans, training)
@@ -120,11 +122,11 @@ def _reports(content: dict[str, Any], progress: Progress) -> dict[str, str]:
         return {}
 
 
-def _check_columns(data: Data) -> None:
+def _check_columns(data: Data | UnreadData) -> None:
     if all(rows is None for rows in (data.train, data.evaluation, data.test)):
         for name, value in asdict(data.columns).items():
             if value is not None:
-                raise UserError(f"The '--{name}_column' option has no effect without rows.", hint="Leave it out.")
+                raise wrong_option(f"{name}_column", "has no effect without rows.", hint="Leave it out.")
 
 
 def _check_origin(fp32: Baseline, options: CompressOptions) -> None:
@@ -137,4 +139,5 @@ def _check_origin(fp32: Baseline, options: CompressOptions) -> None:
             f"The FP32 model scores {fp32.score.metric} {fp32.score.value:.4f}, '--origin_metric' says {wanted:.4f}: "
             f"further off than '--origin_tolerance' {options.origin_tolerance}.",
             hint="Is this the right model, data file and length? Nothing was compressed.",
+            option="origin_metric",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from ..strategy import PTQ, QAT
 from .document import Entry
 from .rules import read
 from .sections import METHODS, SECTIONS
-from .settings import Gathered, Setting
+from .settings import Gathered
 
 __all__ = ["SECTIONS", "read_sections"]
 
@@ -49,7 +50,7 @@ def _join_dataset(parts: Mapping[str, Entry], into: Gathered) -> None:
     family = general["dataset"].text if "dataset" in general else None
     task = into.settings.get("dataset")
     if task is not None and family is not None:
-        into.settings["dataset"] = Setting("dataset", (f"{family} {task.words[0]}",), task.where)
+        into.settings["dataset"] = replace(task, words=(f"{family} {task.words[0]}",))
 
 
 def _join_graph(into: Gathered) -> None:
@@ -57,7 +58,7 @@ def _join_graph(into: Gathered) -> None:
     graph, folder = into.settings.get("input_infer_model_path"), into.settings.get("model_name_or_path")
     if graph is not None and folder is not None:
         joined = str(Path(folder.words[0]) / graph.words[0])
-        into.settings["input_infer_model_path"] = Setting(graph.option, (joined,), graph.where)
+        into.settings["input_infer_model_path"] = replace(graph, words=(joined,))
 
 
 def _drop_own_teacher(into: Gathered) -> None:
@@ -82,7 +83,7 @@ def _aim(into: Gathered) -> None:
     if drop < 0:
         what = f"'target_metric' ({target.words[0]}) is above 'origin_metric' ({origin.words[0]})."
         raise UserError(what, where=target.where, hint="Leave it out to get the best there is.")
-    into.settings["max_drop"] = Setting("max_drop", (str(drop),), target.where)
+    into.settings["max_drop"] = replace(target, option="max_drop", words=(str(drop),))
 
 
 def _first(parts: Mapping[str, Entry], among: Mapping[str, str]) -> tuple[Entry, str]:

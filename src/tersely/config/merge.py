@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..errors import UserError, nearest
+from ..errors import UserError, nearest, wrong_option
 from ..flags import truth
 from .settings import Config, Setting
 
@@ -97,7 +97,7 @@ def _checked(word: str, setting: Setting, action: argparse.Action | None) -> str
         value = _read(action.type, word, setting) if callable(action.type) else word
         if action.choices is not None and value not in action.choices:
             hint = nearest(word, map(str, action.choices))
-            raise UserError(f"The '--{setting.option}' option cannot be '{word}'.", hint=hint)
+            raise wrong_option(setting.option, f"cannot be '{word}'.", hint=hint)
     return word
 
 
@@ -105,7 +105,7 @@ def _read(type_: Callable[[str], object], word: str, setting: Setting) -> object
     try:
         return type_(word)
     except argparse.ArgumentTypeError as error:
-        raise UserError(f"The '--{setting.option}' option: {error}.") from None
+        raise UserError(f"The '--{setting.option}' option: {error}.", option=setting.option) from None
     except (TypeError, ValueError):
         kind = {int: "a whole number", float: "a number"}.get(type_, "something else")  # type: ignore[call-overload]
-        raise UserError(f"The '--{setting.option}' option must be {kind}. Got '{word}'.") from None
+        raise wrong_option(setting.option, f"must be {kind}. Got '{word}'.") from None

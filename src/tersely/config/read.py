@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..errors import UserError, nearest
+from ..errors import UserError, closest
 from . import automatic, reference
 from .document import Entry, read_document
 from .settings import Config, Gathered
@@ -23,6 +23,8 @@ class Asker:
     task: str | None = None
     lenient: bool = False
     """Unknown options are left out instead of refused."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Other names of options that a file may use."""
 
 
 def read_config(path: str | Path, asker: Asker) -> Config:
@@ -61,14 +63,13 @@ def read_options(
         elif name in reference.BOTH:
             for option in reference.BOTH[name]:
                 into.put(option, entry, key)
-        elif name in asker.options:
-            into.put(name, entry, key)
+        elif name in asker.options or name in asker.aliases:
+            into.put(asker.aliases.get(name, name), entry, key)
         elif asker.lenient:
             into.leave(key, "there is no such option")
         else:
-            hint = nearest(name, [*asker.options, *reference.BOTH, *sections])
-            if hint.startswith("Known:"):
-                hint = "The options are those of the command line, without '--'."
+            close = closest(name, [*asker.options, *reference.BOTH, *sections])
+            hint = f"Did you mean '{close}'?" if close else "The options are those of the command line, without '--'."
             raise UserError(f"There is no option '{name}'.", where=into.where(key, entry), hint=hint)
 
 
@@ -76,5 +77,5 @@ def _leave_idle(asker: Asker, into: Gathered) -> None:
     """What a section stands for may be something that the asker does not take."""
     for option, setting in list(into.settings.items()):
         if option not in asker.options:
-            into.leave(setting.where.partition(", ")[2], f"there is no '--{option}' here")
+            into.leave(setting.key, f"there is no '--{option}' here")
             del into.settings[option]

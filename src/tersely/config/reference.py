@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 from ..data.locate import plain, task_of
@@ -61,13 +61,12 @@ def fit(section: str | None, into: Gathered) -> None:
     """Leave out what is said for all data sets and is nothing to this kind of task; metrics by our names."""
     known = _options_of(section) if section is not None else set()
     for option, setting in list(into.settings.items()):
-        key = setting.where.partition(", ")[2]
         foreign = section is not None and option in TASK_OPTIONS and option not in known
-        if foreign and key.startswith(f"{DEFAULTS}."):
-            into.leave(key, f"it is nothing to {section}")
+        if foreign and setting.key.startswith(f"{DEFAULTS}."):
+            into.leave(setting.key, f"it is nothing to {section}")
             del into.settings[option]
         elif option == "metric" and len(setting.words) == 1:
-            into.settings[option] = type(setting)(option, (setting.words[0].lower(),), setting.where)
+            into.settings[option] = replace(setting, words=(setting.words[0].lower(),))
 
 
 def _options_of(section: str) -> set[str]:

@@ -99,7 +99,7 @@ def width(into: Gathered, entry: Entry, key: str) -> None:
             raise UserError(f"'{key}' must be between 0 and 1. Got '{word}'.", where=into.where(key, entry))
         shares.append(str(share))
     if shares:
-        into.settings["width_mult_list"] = Setting("width_mult_list", tuple(shares), into.where(key, entry))
+        into.settings["width_mult_list"] = Setting("width_mult_list", tuple(shares), into.where(key, entry), key)
 
 
 def single(option: str) -> Rule:

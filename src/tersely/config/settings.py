@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,11 +12,12 @@ from .document import Entry
 
 @dataclass(frozen=True)
 class Setting:
-    """An option, what would be typed after its flag, and where it comes from."""
+    """An option, what would be typed after its flag, and where it comes from: file and line with the key, the key."""
 
     option: str
     words: tuple[str, ...]
     where: str
+    key: str
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Config:
 
     def without(self, names: Mapping[str, str]) -> Config:
         """The same without some options; of each the reason."""
-        gone = {_key(one): names[name] for name, one in self.settings.items() if name in names}
+        gone = {one.key: names[name] for name, one in self.settings.items() if name in names}
         rest = {name: one for name, one in self.settings.items() if name not in names}
         return replace(self, settings=rest, left_out={**self.left_out, **gone})
 
@@ -51,11 +51,8 @@ class Config:
         try:
             yield
         except UserError as error:
-            named = re.search(r"'--(\w+)", error.what)
-            setting = self.settings.get(named[1]) if named and error.where is None else None
-            if setting is None:
-                raise
-            error.where = setting.where
+            if error.where is None and error.option is not None and error.option in self.settings:
+                error.where = self.settings[error.option].where
             raise
 
 
@@ -75,11 +72,11 @@ class Gathered:
         """Set an option to what stands there; nothing sets nothing."""
         words = self.words(entry, key)
         if words is not None:
-            self.settings[option] = Setting(option, words, self.where(key, entry))
+            self.settings[option] = Setting(option, words, self.where(key, entry), key)
 
     def say(self, option: str, word: str, entry: Entry, key: str) -> None:
         """Set an option to a word that stands for what stands there."""
-        self.settings[option] = Setting(option, (word,), self.where(key, entry))
+        self.settings[option] = Setting(option, (word,), self.where(key, entry), key)
 
     def leave(self, key: str, reason: str) -> None:
         """Name a key that has no effect."""
@@ -105,7 +102,3 @@ class Gathered:
     def config(self) -> Config:
         """What was gathered."""
         return Config(self.path, self.settings, self.left_out)
-
-
-def _key(setting: Setting) -> str:
-    return setting.where.partition(", ")[2]

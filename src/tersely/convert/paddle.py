@@ -1,4 +1,4 @@
-"""From a PaddleNLP folder to a transformers folder: the story of `tersely convert --from_paddle`."""
+"""From a PaddleNLP folder to a transformers folder: the story of `tersely convert`."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from .dataset import from_dataset
 from .labels import discover_labels, label_text, labels_beside
-from .locate import locate, split_file
+from .locate import find_split, locate, split_file
 from .read import FORMATS, iter_records, read, read_dataset, read_glue
 from .rows import Rows
 
@@ -10,6 +10,7 @@ __all__ = [
     "FORMATS",
     "Rows",
     "discover_labels",
+    "find_split",
     "from_dataset",
     "iter_records",
     "label_text",

@@ -53,13 +53,19 @@ def locate(name: str, data_dir: str | Path | None = None) -> Path:
 
 def split_file(folder: str | Path, split: str) -> Path:
     """Find the file of a split ("train", "dev" or "test") by its usual names, such as valid.csv or dev-v1.1.json."""
+    found = find_split(folder, split)
+    if found is None:
+        meant, files = _meant(Path(folder), split), _data_files(Path(folder))
+        looked = ", ".join(f"{name}.*" for name in SPLITS[meant])
+        there = ", ".join(file.name for file in files) or "no data files"
+        raise UserError(f"There is no {meant} file ({looked}). Here: {there}.", where=str(folder))
+    return found
+
+
+def find_split(folder: str | Path, split: str) -> Path | None:
+    """The same, None where the folder has no file of the split; several that could be it are refused."""
     folder = Path(folder)
-    meant = next((usual for usual, names in SPLITS.items() if split in (usual, *names)), None)
-    if meant is None:
-        raise UserError(f"There is no split '{split}'.", where=str(folder), hint=nearest(split, SPLITS))
-    if not folder.is_dir():
-        raise UserError("There is no such folder.", where=str(folder), hint="Check the path.")
-    files = [file for file in sorted(folder.iterdir()) if file.is_file() and file.suffix.lower() in SUFFIXES]
+    meant, files = _meant(folder, split), _data_files(folder)
     for name in SPLITS[meant]:
         exact = [file for file in files if file.stem.lower() == name]
         loose = [file for file in files if name in re.split(r"[-_.]", file.stem.lower())]
@@ -69,9 +75,21 @@ def split_file(folder: str | Path, split: str) -> Path:
                 raise several(found, meant, folder)
             if found:
                 return found[0]
-    looked = ", ".join(f"{name}.*" for name in SPLITS[meant])
-    there = ", ".join(file.name for file in files) or "no data files"
-    raise UserError(f"There is no {meant} file ({looked}). Here: {there}.", where=str(folder))
+    return None
+
+
+def _meant(folder: Path, split: str) -> str:
+    """The usual name of a split: valid is dev."""
+    meant = next((usual for usual, names in SPLITS.items() if split in (usual, *names)), None)
+    if meant is None:
+        raise UserError(f"There is no split '{split}'.", where=str(folder), hint=nearest(split, SPLITS))
+    return meant
+
+
+def _data_files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise UserError("There is no such folder.", where=str(folder), hint="Check the path.")
+    return [file for file in sorted(folder.iterdir()) if file.is_file() and file.suffix.lower() in SUFFIXES]
 
 
 def several(found: Iterable[Path], split: str, folder: Path) -> UserError:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from ..errors import UserError
+from ..errors import wrong_option
 from ..tasks import Encoder, Feature, Task
 from .tokenizer import Pieces, named_tokens, pieces_of, rewrite
 
@@ -45,7 +45,7 @@ def choose_tokens(
     The rows are tokenized twice or more.
     """
     if max_vocab_size is not None and max_vocab_size < 1:
-        raise UserError(f"The '--max_vocab_size' option must be at least 1. Got {max_vocab_size}.")
+        raise wrong_option("max_vocab_size", f"must be at least 1. Got {max_vocab_size}.")
     content = json.loads(encoder.to_json())
     pieces = pieces_of(content)
     framing = {int(number) for frame in (encoder.single, encoder.pair) for part in frame.ids for number in part}
@@ -84,8 +84,9 @@ def changed(before: Sequence[Feature], after: Sequence[Feature], numbers: Mappin
 def _most_frequent(counts: Counter[int], always: frozenset[int], pieces: Pieces, most: int | None) -> list[int]:
     """Add tokens to those that always stay, the frequent first, each with its companions, until one does not fit."""
     if most is not None and most < len(always):
-        raise UserError(
-            f"The '--max_vocab_size' option is {most}, but {len(always)} tokens always stay: special and added ones, "
+        raise wrong_option(
+            "max_vocab_size",
+            f"is {most}, but {len(always)} tokens always stay: special and added ones, "
             "and those without which the rest would not be spelled as before.",
             hint="Raise it.",
         )

@@ -162,7 +162,8 @@ def _dry_run(model: nn.Module, family: Family, targets: Sequence[Target], input_
                 export_onnx(carved, Path(scratch) / f"{target.name}.onnx", input_dtype=input_dtype)
             except UserError as error:
                 kind = type(error)
-                raise kind(f"{target.name}: {error.what}", where=error.where, hint=error.hint) from error
+                what = f"{target.name}: {error.what}"
+                raise kind(what, where=error.where, hint=error.hint, option=error.option) from error
             advance(1, target.name)
             (Path(scratch) / f"{target.name}.onnx").unlink()
 

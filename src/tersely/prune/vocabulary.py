@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
+from ..errors import UserError, wrong_option
 from ..folder import ModelFolder
 from ..progress import SILENT, Progress
 from ..runtime.positions import longest
@@ -78,7 +78,7 @@ def prune_vocabulary(
             smaller = choose_tokens(task, folder.encoder, examples, stay=stay, max_vocab_size=max_vocab_size)
             cut, new_config = _cut(tensors, config, smaller, task.max_seq_length)
         except UserError as error:
-            raise UserError(error.what, where=error.where or where, hint=error.hint) from None
+            raise UserError(error.what, where=error.where or where, hint=error.hint, option=error.option) from None
         advance(1, f"{len(smaller.numbers)} of {config['vocab_size']} tokens stay")
         with whole_folder(output_dir, overwrite=overwrite) as scratch:
             write_folder(scratch, folder.path, cut, new_config, smaller, task)
@@ -100,10 +100,10 @@ def prune_vocabulary(
 def _with_length(task: Task, length: int | None, limit: int | None, where: str) -> Task:
     length = task.max_seq_length if length is None else length
     if length < 1:
-        raise UserError(f"The '--max_seq_length' option must be at least 1. Got {length}.")
+        raise wrong_option("max_seq_length", f"must be at least 1. Got {length}.")
     if limit is not None and length > limit:
-        what = f"The '--max_seq_length' option is {length}, but the model has {limit} positions."
-        raise UserError(what, where=where, hint="Lower it.")
+        what = f"is {length}, but the model has {limit} positions."
+        raise wrong_option("max_seq_length", what, where=where, hint="Lower it.")
     shorter: Task = dataclasses.replace(task, max_seq_length=length)  # type: ignore[type-var]
     return shorter
 

@@ -19,7 +19,9 @@ def skipped(patterns: Sequence[str], names: Collection[str]) -> tuple[str, ...]:
         if not any(fits(name, pattern) for name in names):
             near = difflib.get_close_matches(pattern, names, n=1) or list(names)[:1]  # not all of some hundred
             hint = f"Layers have names such as '{near[0]}'; patterns take * and ?." if near else "The model has none."
-            raise UserError(f"No layer fits the pattern '{pattern}' (option '--skip_layers').", hint=hint)
+            raise UserError(
+                f"No layer fits the pattern '{pattern}' (option '--skip_layers').", hint=hint, option="skip_layers"
+            )
     return tuple(name for name in names if any(fits(name, pattern) for pattern in patterns))
 
 

@@ -13,7 +13,7 @@ from .facts import Facts, Input
 from .own import Own
 from .question_answering import QuestionAnswering
 from .sequence_classification import SequenceClassification
-from .task import Columns, Feature, Task
+from .task import Columns, Feature, InputError, Task
 from .token_classification import TokenClassification
 
 TASKS: dict[str, type[Task]] = {
@@ -30,6 +30,7 @@ __all__ = [
     "Facts",
     "Feature",
     "Input",
+    "InputError",
     "Own",
     "QuestionAnswering",
     "SequenceClassification",

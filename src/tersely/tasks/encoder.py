@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
-from ..errors import UserError
+from ..errors import UserError, wrong_option
 
 Ids = NDArray[np.int64]
 
@@ -78,9 +78,8 @@ class Encoder:
     def room(self, max_length: int, frame: Frame) -> int:
         """How many pieces fit between the special tokens; at least one must (`tokenizers` would not cut at all)."""
         if max_length <= frame.width:
-            raise UserError(
-                f"The '--max_seq_length' option is {max_length}, of which special tokens take {frame.width}.",
-                hint="Raise it.",
+            raise wrong_option(
+                "max_seq_length", f"is {max_length}, of which special tokens take {frame.width}.", hint="Raise it."
             )
         return max_length - frame.width
 

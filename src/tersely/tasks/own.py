@@ -14,7 +14,7 @@ from ..errors import UserError
 from .encoder import Encoder
 from .facts import Facts
 from .metrics import Metric
-from .task import Columns, Feature, Logits
+from .task import Columns, Feature, InputError, Logits
 from .wire import Wire
 
 
@@ -101,8 +101,8 @@ class Own:
         found = []
         for index, item in enumerate(inputs):
             if not isinstance(item, Mapping) or "input_ids" not in item:
-                what = f"Input {index} must be a mapping with 'input_ids' and the like. Got {type(item).__name__}."
-                raise UserError(what, hint=f"The model takes {', '.join(self.inputs)}.")
+                problem = f"must be a mapping with 'input_ids' and the like. Got {type(item).__name__}."
+                raise InputError(index, problem, hint=f"The model takes {', '.join(self.inputs)}.")
             found.append(Ids({name: np.asarray(item[name]) for name in self.inputs if name in item}))
         return found
 

@@ -15,7 +15,7 @@ from . import metrics
 from .encoder import Encoder
 from .facts import Facts, Input
 from .metrics import Metric
-from .task import Columns, Feature, Logits, softmax, text_of
+from .task import Columns, Feature, InputError, Logits, softmax, text_of
 from .wire import Wire
 from .wire.question_answering import AnswersWire
 
@@ -129,9 +129,8 @@ class QuestionAnswering:
             if isinstance(item, Mapping):
                 item = (item.get("question"), item.get("context"))
             if not isinstance(item, (tuple, list)) or len(item) != 2 or not all(isinstance(part, str) for part in item):
-                raise UserError(
-                    f"Input {index} must be a (question, context) pair of texts. Got {type(item).__name__}."
-                )
+                problem = f"must be a (question, context) pair of texts. Got {type(item).__name__}."
+                raise InputError(index, problem)
             examples.append(QuestionExample(*item))
         return examples
 

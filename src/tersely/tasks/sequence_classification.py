@@ -16,7 +16,7 @@ from . import metrics
 from .encoder import Encoder
 from .facts import Facts, Input
 from .metrics import Metric
-from .task import Columns, Feature, Logits, softmax, text_of
+from .task import Columns, Feature, InputError, Logits, softmax, text_of
 from .wire import Wire
 from .wire.sequence_classification import LabelsWire, LabelWire, NumberWire
 
@@ -255,7 +255,5 @@ def _example(item: Any, index: int) -> TextExample:
         parts = (item.get("text"), item["text_pair"]) if item.get("text_pair") is not None else (item.get("text"),)
     if isinstance(parts, (tuple, list)) and 1 <= len(parts) <= 2 and all(isinstance(part, str) for part in parts):
         return TextExample(*parts)
-    raise UserError(
-        f"Input {index} must be a text, a pair of texts, or a mapping with 'text' and 'text_pair'. "
-        f"Got {type(item).__name__}."
-    )
+    what = "must be a text, a pair of texts, or a mapping with 'text' and 'text_pair'."
+    raise InputError(index, f"{what} Got {type(item).__name__}.")

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.rows import Rows
+from ..errors import UserError
 from .encoder import Encoder
 from .facts import Facts
 from .metrics import Metric
@@ -118,6 +119,19 @@ class Task(Protocol):
 
     def agreement(self, answers: Sequence[Any], others: Sequence[Any]) -> NDArray[np.float64]:
         """Per row (equal parts, parts) [rows, 2]: how far two systems say the same."""
+
+
+class InputError(UserError):
+    """An input of `predict` is not what the task takes: its number, and what is wrong with it.
+
+    >>> print(InputError(2, "must be a text. Got int."))
+    Input 2 must be a text. Got int.
+    """
+
+    def __init__(self, index: int, problem: str, *, hint: str | None = None) -> None:
+        super().__init__(f"Input {index} {problem}", hint=hint)
+        self.index, self.problem = index, problem
+        self.args = (index, problem)  # what a copy in another process is made with
 
 
 class Whole(Protocol):

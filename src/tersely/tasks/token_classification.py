@@ -15,7 +15,7 @@ from . import metrics
 from .encoder import Encoder
 from .facts import Facts, Input
 from .metrics import Metric
-from .task import Columns, Feature, Logits, softmax
+from .task import Columns, Feature, InputError, Logits, softmax
 from .wire import Wire
 from .wire.token_classification import SPLIT, TagsWire
 from .words import first_pieces, windows, word_spans
@@ -153,7 +153,7 @@ class TokenClassification:
             elif isinstance(item, (list, tuple)) and all(isinstance(word, str) for word in item):
                 examples.append(_from_words(item, None))
             else:
-                raise UserError(f"Input {index} must be a text or a list of words. Got {type(item).__name__}.")
+                raise InputError(index, f"must be a text or a list of words. Got {type(item).__name__}.")
         return examples
 
     def features(self, examples: Sequence[WordsExample], encoder: Encoder) -> list[Feature]:

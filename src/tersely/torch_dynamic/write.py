@@ -90,7 +90,9 @@ def _choose(module: nn.Module, skip: Sequence[str], folder: Path) -> tuple[tuple
     for pattern in skip:
         if not any(_fits(name, pattern) for name in linear):
             hint = f"Layers have names such as '{next(iter(linear), 'none')}'; patterns take * and ?."
-            raise UserError(f"No layer fits the pattern '{pattern}' (option '--skip_layers').", hint=hint)
+            raise UserError(
+                f"No layer fits the pattern '{pattern}' (option '--skip_layers').", hint=hint, option="skip_layers"
+            )
     left_float = {}
     for name, layer in linear.items():
         if any(_fits(name, pattern) for pattern in skip):

@@ -13,7 +13,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_callback import PrinterCallback
 
 from ..engines.torch import check_finite
-from ..errors import Failure, UserError
+from ..errors import Failure, UserError, wrong_option
 from ..progress import Progress
 from .disk import as_os_errors
 from .keep_best import KeepBest, score_to_json
@@ -50,9 +50,9 @@ def scored_arguments(
     """Options of transformers with the defaults of compression; those in `refused` are too, with their reason."""
     for name, why in {**refused, **REFUSED}.items():
         if training.get(name):
-            raise UserError(f"The '--{name}' option has no effect on {what}.", hint=why)
+            raise wrong_option(name, f"has no effect on {what}.", hint=why)
     if str(training.get("save_strategy", "steps")) not in ("steps", "SaveStrategy.STEPS"):
-        raise UserError("The '--save_strategy' option must be steps: rows are scored every 'save_steps' steps.")
+        raise wrong_option("save_strategy", "must be steps: rows are scored every 'save_steps' steps.")
     return arguments_with({**DEFAULTS, **training, "seed": seed}, work)
 
 

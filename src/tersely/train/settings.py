@@ -12,7 +12,7 @@ import torch
 from transformers import TrainingArguments
 
 from ..engines.cpu import cpu
-from ..errors import UserError, nearest
+from ..errors import UserError, nearest, wrong_option
 from ..tasks import Task
 
 DECIDED = {
@@ -70,8 +70,9 @@ def arguments_with(training: Mapping[str, Any], work: Path, **decided: Any) -> T
     """Put the options together with what a training decides for itself."""
     settings = {"per_device_eval_batch_size": 16, "logging_steps": 10, **checked(training)}
     if settings.get("bf16") and not cpu().bf16 and not torch.cuda.is_available():
-        raise UserError(
-            f"The '--bf16' option needs a CPU with bf16 instructions; this one ({cpu().name}) has none.",
+        raise wrong_option(
+            "bf16",
+            f"needs a CPU with bf16 instructions; this one ({cpu().name}) has none.",
             hint="Leave it out: without them bf16 is slower than FP32.",
         )
     by_steps = settings.get("save_steps") is not None
@@ -111,7 +112,7 @@ def checked(training: Mapping[str, Any]) -> dict[str, Any]:
     """
     for name in training:
         if name in DECIDED or name in WITHOUT_EFFECT:
-            raise UserError(f"The '--{name}' option has no effect here.", hint=DECIDED.get(name, "Leave it out."))
+            raise wrong_option(name, "has no effect here.", hint=DECIDED.get(name, "Leave it out."))
     return translated(training)
 
 
@@ -122,12 +123,12 @@ def translated(training: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             _check(name, value)
     if settings.get("max_steps") == 0:
-        raise UserError("The '--max_steps' option must be at least 1. Got 0.")
+        raise wrong_option("max_steps", "must be at least 1. Got 0.")
     if settings.get("optim") == "adamw":
         del settings["optim"]  # the trainer's own choice is the fastest form of it
     if (ratio := settings.pop("warmup_ratio", None)) is not None:
         if ratio >= 1 or (ratio and settings.get("warmup_steps")):
-            raise UserError("The '--warmup_ratio' option is a share below 1, without --warmup_steps.")
+            raise wrong_option("warmup_ratio", "is a share below 1, without --warmup_steps.")
         settings["warmup_steps"] = settings.get("warmup_steps") or ratio
     if (device := settings.pop("device", None)) is not None:
         settings["use_cpu"] = use_cpu(device)
@@ -140,10 +141,10 @@ def use_cpu(device: Any) -> bool:
         return not torch.cuda.is_available()
     kind, _, number = str(device).lower().partition(":")
     if kind not in DEVICES:
-        raise UserError(f"The '--device' option cannot be '{device}'.", hint=nearest(kind, DEVICES))
+        raise wrong_option("device", f"cannot be '{device}'.", hint=nearest(kind, DEVICES))
     if number not in ("", "0"):
         hint = "Choose among several with the environment variable CUDA_VISIBLE_DEVICES."
-        raise UserError(f"The '--device' option is cpu or gpu, without a number. Got '{device}'.", hint=hint)
+        raise wrong_option("device", f"is cpu or gpu, without a number. Got '{device}'.", hint=hint)
     if kind != "cpu" and not torch.cuda.is_available():
         warnings.warn(f"There is no GPU for '--device {device}': the CPU is used.", DeviceWarning, stacklevel=2)
         return True
@@ -152,12 +153,12 @@ def use_cpu(device: Any) -> bool:
 
 def _check(name: str, value: float) -> None:
     if not math.isfinite(value):
-        raise UserError(f"The '--{name}' option must be a number. Got {value}.")
+        raise wrong_option(name, f"must be a number. Got {value}.")
     if name in AT_LEAST_ONE and value < 1:
-        raise UserError(f"The '--{name}' option must be at least 1. Got {value}.")
+        raise wrong_option(name, f"must be at least 1. Got {value}.")
     if name in ABOVE_ZERO and value <= 0:
-        raise UserError(f"The '--{name}' option must be above 0. Got {value}.")
+        raise wrong_option(name, f"must be above 0. Got {value}.")
     if name in NOT_NEGATIVE and value < 0:
-        raise UserError(f"The '--{name}' option must not be negative. Got {value}.")
+        raise wrong_option(name, f"must not be negative. Got {value}.")
     if name in ("seed", "data_seed") and value > MAX_SEED:
-        raise UserError(f"The '--{name}' option must be at most {MAX_SEED}. Got {value}.")
+        raise wrong_option(name, f"must be at most {MAX_SEED}. Got {value}.")

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
 from transformers import TrainingArguments
 
 from ..compression.options import CompressOptions
-from ..errors import UserError, nearest
+from ..errors import UserError, nearest, wrong_option
 from ..train.settings import translated, use_cpu
 from . import fields
 
-TRANSLATED = ("device", "warmup_ratio")
-"""Options that are kept under another name: as `use_cpu` and as a `warmup_steps` below 1."""
+TRANSLATED = ("device", "overwrite_output_dir", "warmup_ratio")
+"""Options that are kept under another name: as `use_cpu`, as `overwrite` and as a `warmup_steps` below 1."""
 
 OPTIM = TrainingArguments.__dataclass_fields__["optim"].default
 """What `adamw` stands for: transformers' own choice is the fastest form of it."""
@@ -41,7 +42,7 @@ class CompressionArguments(_Declared):  # type: ignore[misc]
         for name in given:
             if name not in names:
                 raise UserError(f"There is no option '{name}'.", hint=nearest(name, names))
-        settings = translated(given)
+        settings = _by_field(given)
         try:
             super().__init__(output_dir=output_dir, **{"use_cpu": use_cpu(None), **settings})
         except (TypeError, ValueError) as error:
@@ -52,7 +53,7 @@ class CompressionArguments(_Declared):  # type: ignore[misc]
 
     def __post_init__(self) -> None:
         if vars(self)["output_dir"] is None:
-            raise UserError("The '--output_dir' option is needed.", hint="Say where results go.")
+            raise wrong_option("output_dir", "is needed.", hint="Say where results go.")
         super().__post_init__()
         if type(self).__init__ is not CompressionArguments.__init__:  # a dataclass that was made of this one
             self.__dict__["given"] = self._changed()
@@ -69,11 +70,15 @@ class CompressionArguments(_Declared):  # type: ignore[misc]
             return
         if name == "device":
             self.__dict__.pop("_setup_devices", None)  # the device is found anew
-        meant = translated({name: value})
-        for other, one in meant.items():
+        for other, one in _by_field({name: value}).items():
             super().__setattr__(other, fields.read(other, one))
             if other in self.__dataclass_fields__:
                 self.given.add(other)
+
+    @property
+    def overwrite_output_dir(self) -> bool:
+        """The same as `overwrite`."""
+        return bool(self.overwrite)
 
     @property
     def warmup_ratio(self) -> float:
@@ -121,6 +126,14 @@ class CompressionArguments(_Declared):  # type: ignore[misc]
         """Names of fields that are not at their defaults: all that a copy, which names every field, can tell."""
         usual, mine = CompressionArguments(self.output_dir).to_dict(), self.to_dict()
         return {name for name, value in usual.items() if mine[name] != value}
+
+
+def _by_field(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by the names of the fields that keep them, checked."""
+    settings = dict(given)
+    if (replaces := settings.pop("overwrite_output_dir", None)) is not None:
+        settings["overwrite"] = settings.get("overwrite") or replaces
+    return translated(settings)
 
 
 def _texts(value: Any) -> Any:

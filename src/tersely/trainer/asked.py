@@ -40,4 +40,4 @@ def asked(arguments: CompressionArguments) -> Asked:
     ours = sorted(name for name in given if name in fields.TRAINING and name not in NOT_OF_COMPRESS)
     training = {name: getattr(arguments, name) for name in ours} if trains(options.plans()) else {}
     task = {name: getattr(arguments, name) for name in fields.TASK}
-    return Asked(options, training, TaskOptions(**task), frozenset(set_), bool(arguments.overwrite_output_dir))
+    return Asked(options, training, TaskOptions(**task), frozenset(set_), bool(arguments.overwrite))

@@ -19,7 +19,7 @@ COMPRESS = frozenset(CompressOptions.__dataclass_fields__) - TRAINING
 """Options of compression that transformers has not: `seed` and `resume_from_checkpoint` are its own."""
 TASK = frozenset(TaskOptions.__dataclass_fields__)
 SWITCHES = {
-    "overwrite_output_dir": "replace an earlier result in output_dir",
+    "overwrite": "replace an earlier result in output_dir",
     "do_compress": "read by scripts: compress the model",
     "do_export": "read by scripts: export the model",
 }

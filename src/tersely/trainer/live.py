@@ -15,7 +15,7 @@ from ..compression import story
 from ..compression.divide import Data
 from ..compression.result import CompressionResult
 from ..compression.source import Origin
-from ..errors import UserError
+from ..errors import wrong_option
 from ..folder import ModelFolder, read_provenance, read_task
 from ..options import TaskOptions
 from ..processes import together
@@ -140,11 +140,11 @@ def _shipped(
     options = run.task_options
     own_score = parts.evaluate is not None or parts.compute_metrics is not None
     if own_score and options.metric is not None and parts.compute_metrics is None:
-        raise UserError("The '--metric' option has no effect beside 'custom_evaluate'.", hint="Leave it out.")
+        raise wrong_option("metric", "has no effect beside 'custom_evaluate'.", hint="Leave it out.")
     seen = max(len(one.inputs["input_ids"]) for one in first.all(form)) if first and parts.evaluation is not None else 0
     if live.task is None:
         for name in TaskOptions(**{**vars(options), "max_seq_length": None, "metric": None}).chosen():
-            raise UserError(f"The '--{name}' option has no effect on a model of your own.", hint="Leave it out.")
+            raise wrong_option(name, "has no effect on a model of your own.", hint="Leave it out.")
         value = live.values[0]
         labels_last = len(live.values) == 1 and value.shape[-1] > 1
         chances = all(bool(((one >= 0) & (one <= 1)).all()) for one in live.values)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import UserError
+from ..errors import UserError, wrong_option
 from ..strategy import STEPS, Plan
 from .asked import Asked
 from .live_model import LiveModel
@@ -12,8 +12,9 @@ from .parts import Parts
 def check_parts(parts: Parts, run: Asked) -> None:
     """Refuse what a live model or its rows cannot have, before anything is read."""
     if run.options.input_infer_model_path is not None:
-        what = "The '--input_infer_model_path' option is for a bare graph, not for the trainer's model."
-        raise UserError(what, hint="Use tersely.compress(input_infer_model_path=…), or leave it out.")
+        what = "is for a bare graph, not for the trainer's model."
+        hint = "Use tersely.compress(input_infer_model_path=…), or leave it out."
+        raise wrong_option("input_infer_model_path", what, hint=hint)
     for plan in run.options.plans():
         for step in plan.steps:
             if STEPS[step].reads_text:
@@ -45,5 +46,6 @@ def check_own(live: LiveModel, scored: bool, parts: Parts, run: Asked) -> None:
             what = f"The strategy '{plan.name}' needs a loss, and that of a model of your own is not known."
             raise UserError(what, hint="Give the Trainer a criterion, or set importance='teacher' and label_loss=0.")
         if options.teacher_model_name_or_path is not None:
-            what = "The '--teacher_model_name_or_path' option is for classes of transformers: a folder names no other."
-            raise UserError(what, hint="Leave it out: a model of your own is its own teacher.")
+            what = "is for classes of transformers: a folder names no other."
+            hint = "Leave it out: a model of your own is its own teacher."
+            raise wrong_option("teacher_model_name_or_path", what, hint=hint)

@@ -20,8 +20,8 @@ from transformers import HfArgumentParser
 from ..compression.config import look, without_idle
 from ..compression.flags import add_compress_options, strategies
 from ..config import Asker, Config, Flags, as_words, beside, read_config
-from ..errors import UserError, nearest
-from ..flags import add_options, underscored
+from ..errors import UserError, nearest, wrong_option
+from ..flags import add_options, truth, underscored
 from ..options import DataOptions, TaskOptions
 from . import fields
 from .arguments import TRANSLATED, CompressionArguments
@@ -29,10 +29,12 @@ from .make import make, names_of
 from .one import One
 from .option_files import read_json, with_args_files
 
-HELP = {
-    "device": "cpu or gpu (the best there is)",
-    "warmup_ratio": "steps of warm-up as a share of all steps (0)",
+FLAGS: dict[str, dict[str, Any]] = {
+    "device": {"type": str, "help": "cpu or gpu (the best there is)"},
+    "overwrite_output_dir": {"type": truth, "nargs": "?", "const": True, "help": "the same as --overwrite"},
+    "warmup_ratio": {"type": float, "help": "steps of warm-up as a share of all steps (0)"},
 }
+"""Flags of the options that are no fields: `TRANSLATED`."""
 TRUE = {field.name for field in dataclasses.fields(CompressionArguments) if field.default is True} & fields.COMPRESS
 ELSEWHERE = "this script has no such option"
 
@@ -179,8 +181,8 @@ class PdArgumentParser(HfArgumentParser):  # type: ignore[misc]
             add_options(self, TaskOptions, only=fields.TASK & added)
             for name in sorted(added & TRUE):
                 self.add_argument(f"--no_{name}", action="store_false", dest=name, help=f"the same as --{name} false")
-            for name in sorted(added & HELP.keys()):
-                self.add_argument(f"--{name}", type=float if name == "warmup_ratio" else str, help=HELP[name])
+            for name in sorted(added & FLAGS.keys()):
+                self.add_argument(f"--{name}", **FLAGS[name])
             if "output_dir" in added:
                 names = ("--output_dir", *(() if self._knows("save_dir") else ("--save_dir",)))
                 self.add_argument(*names, help="where results go (needed)")
@@ -208,7 +210,7 @@ class PdArgumentParser(HfArgumentParser):  # type: ignore[misc]
         """The dataclasses; what is not among the values is left to their own defaults."""
         for field in (field for kind in self.dataclass_types for field in dataclasses.fields(kind) if field.init):
             if field.default is field.default_factory is dataclasses.MISSING and field.name not in values:
-                raise UserError(f"The '--{field.name}' option is needed.")
+                raise wrong_option(field.name, "is needed.")
         made = [make(kind, values) for kind in self.dataclass_types]
         return One(made) if len(made) == 1 else tuple(made)
 
