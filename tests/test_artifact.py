@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import json
 import os
+import random
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import tiny_artifacts
+from sealing import body, content, rewrite, sealed, write_version_1
 from tersely import artifact as artifacts
 from tersely import runtime
-from tersely.artifact import FORMAT_VERSION, MANIFEST, Graph, Manifest, read, seal
+from tersely.artifact import FORMAT_VERSION, MANIFEST, FormatWarning, Graph, Manifest, read, seal
 from tersely.errors import UserError
 from tersely.tasks import SequenceClassification, from_json, to_json
 
@@ -44,14 +48,6 @@ def manifest() -> Manifest:
         parents=("bert-base",),
         tersely_version="1",
     )
-
-
-def content(folder: Path) -> dict:
-    return json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-
-
-def rewrite(folder: Path, **changes) -> None:
-    (folder / MANIFEST).write_text(json.dumps({**content(folder), **changes}), encoding="utf-8")
 
 
 def test_manifest_comes_back_as_it_was_written(folder):
@@ -111,11 +107,14 @@ def test_absent_folder_file_and_foreign_folder_are_told_apart(tmp_path):
 def test_other_format_version_is_refused(folder, version):
     # A newer format may hold keys that are unknown here: the version must be what is complained of.
     rewrite(folder, format_version=version, something_new={})
-    with pytest.raises(UserError, match=f"format version {version}; this tersely reads version {FORMAT_VERSION}"):
+    with pytest.raises(UserError, match=rf"format version {version}; this tersely reads 1 and 2\. Update tersely"):
+        read(folder)
+    (folder / MANIFEST).write_text(json.dumps({"format_version": version}))  # nor need its checksum be where ours is
+    with pytest.raises(UserError, match=f"format version {version}; this"):
         read(folder)
 
 
-@pytest.mark.parametrize("version", [None, "1", True, [], 1.5])
+@pytest.mark.parametrize("version", [None, "1", "2", True, [], 1.5, 2.0])
 def test_version_that_is_none_is_refused(folder, version):
     rewrite(folder, format_version=version)
     with pytest.raises(UserError, match="format"):
@@ -197,7 +196,7 @@ def test_unknown_entry_is_refused_with_the_nearest(folder):
 
 
 def test_every_truncation_is_refused(folder):
-    whole = (folder / MANIFEST).read_bytes().rstrip()
+    whole = (folder / MANIFEST).read_bytes()
     for length in range(len(whole)):
         (folder / MANIFEST).write_bytes(whole[:length])
         with pytest.raises(UserError):
@@ -213,9 +212,10 @@ def usable(folder):
     assert all(isinstance(name, str) for name in opened.manifest.inputs)
 
 
-def try_to_use(folder, text: bytes):
+def try_to_use(folder, changed: bytes):
+    """Use a manifest of which all lines but the last two were changed, and its checksum with them."""
     before = (folder / MANIFEST).read_bytes()
-    (folder / MANIFEST).write_bytes(text)
+    (folder / MANIFEST).write_bytes(sealed(changed))
     try:
         with contextlib.suppress(UserError):
             usable(folder)
@@ -226,7 +226,7 @@ def try_to_use(folder, text: bytes):
 @SHARED
 @given(place=st.integers(0, 10_000), removed=st.integers(0, 3), added=st.binary(max_size=3))
 def test_changed_bytes_of_the_manifest_never_end_in_a_traceback(folder, place, removed, added):
-    whole = (folder / MANIFEST).read_bytes()
+    whole = body(folder)
     place %= len(whole)
     try_to_use(folder, whole[:place] + added + whole[place + removed :])
 
@@ -257,7 +257,7 @@ def test_changed_values_of_the_manifest_never_end_in_a_traceback(folder, data):
         del holder[last]
     else:
         holder[last] = data.draw(VALUES)
-    try_to_use(folder, json.dumps(changed).encode())
+    try_to_use(folder, json.dumps(changed).removesuffix("}").encode() + b",\n")
 
 
 @given(VALUES)
@@ -279,3 +279,115 @@ def test_sealing_twice_gives_the_same_bytes(folder):
     seal(folder, manifest())
     assert (folder / MANIFEST).read_bytes() == before
     assert "好" in before.decode()
+
+
+def refused(folder: Path, changed: bytes) -> str:
+    """What is said of a folder with these bytes as its manifest."""
+    (folder / MANIFEST).write_bytes(changed)
+    with pytest.raises(UserError) as error:
+        read(folder, verify=False)
+    return str(error.value)
+
+
+def test_no_changed_byte_of_the_manifest_is_read(tmp_path):
+    """Each byte of an artifact that runs, the checksum's too: two flips of one bit, and any other byte in its place."""
+    folder = tiny_artifacts.make(tmp_path / "real")
+    whole, draw = (folder / MANIFEST).read_bytes(), random.Random(0)  # noqa: S311
+    assert read(folder, verify=False)
+    for place, byte in enumerate(whole):
+        for other in (*(byte ^ 1 << bit for bit in draw.sample(range(8), 2)), byte ^ draw.randrange(1, 256)):
+            (folder / MANIFEST).write_bytes(whole[:place] + bytes([other]) + whole[place + 1 :])
+            try:
+                read(folder, verify=False)
+            except UserError:
+                continue
+            pytest.fail(f"byte {place} read with {other} in place of {byte}: {whole[max(0, place - 20) : place + 20]}")
+
+
+def test_no_byte_can_be_taken_from_the_manifest_or_added(folder):
+    whole = (folder / MANIFEST).read_bytes()
+    for place in range(len(whole)):
+        refused(folder, whole[:place] + whole[place + 1 :])
+        refused(folder, whole[:place] + b" " + whole[place:])
+    refused(folder, whole + b"\n")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda whole: json.dumps(json.loads(whole)).encode(),
+        lambda whole: json.dumps(json.loads(whole), indent=2, ensure_ascii=False, sort_keys=True).encode() + b"\n",
+        lambda whole: whole.replace(b'  "strategy"', b'  "strategy": "x",\n  "strategy"'),
+        lambda whole: whole.replace(b"\n", b"\r\n"),
+        lambda whole: b"\xef\xbb\xbf" + whole,
+        lambda whole: whole.replace("好".encode(), rb"\u597d"),
+        lambda whole: whole.replace(b'"manifest_sha256"', rb'"manifest_sha25\u0036"'),
+        lambda whole: whole[:-68] + whole[-68:].upper(),
+    ],
+    ids=["one line", "sorted", "doubled key", "newlines", "mark", "escape", "escaped key", "capitals"],
+)
+def test_another_spelling_of_the_same_manifest_is_refused(folder, change):
+    whole = (folder / MANIFEST).read_bytes()
+    changed = change(whole)
+    assert changed != whole
+    refused(folder, changed)
+
+
+def test_checksum_of_the_manifest_is_what_other_tools_find(folder):
+    """As the docs say: head -n -2 tersely.json | sha256sum."""
+    import hashlib
+
+    lines = (folder / MANIFEST).read_bytes().splitlines(keepends=True)
+    assert json.loads(b"".join(lines))["manifest_sha256"] == hashlib.sha256(b"".join(lines[:-2])).hexdigest()
+    assert (folder / MANIFEST).read_bytes() == sealed(body(folder))
+
+
+def test_changed_manifest_is_told_as_changed(folder):
+    whole = (folder / MANIFEST).read_bytes()
+    expected = f"{folder / MANIFEST}: The manifest has changed since it was written. Copy the whole folder again."
+    assert refused(folder, whole.replace(b'"bad"', b'"bed"')) == expected
+    for version in (b"1", b"3", b"x"):
+        assert refused(folder, whole.replace(b'"format_version": 2', b'"format_version": ' + version)) == expected
+
+
+def test_manifest_without_its_checksum_is_refused(folder):
+    (folder / MANIFEST).write_text(json.dumps(content(folder), indent=2) + "\n")
+    with pytest.raises(UserError, match="does not end with 'manifest_sha256', its checksum"):
+        read(folder)
+
+
+def test_version_1_with_a_trace_of_version_2_is_refused(folder):
+    rewrite(folder, format_version=1)
+    with pytest.raises(UserError, match="'manifest_sha256', which format version 1 does not have"):
+        read(folder)
+    (folder / MANIFEST).write_text(json.dumps({"manifest_sha256": "0" * 64, **content(folder), "format_version": 1}))
+    with pytest.raises(UserError, match="'manifest_sha256', which format version 1 does not have"):
+        read(folder)
+    write_version_1(folder, manifest_sha256="0" * 64)
+    with pytest.raises(UserError, match="has changed"):
+        read(folder)
+    write_version_1(folder, manifest_sha257="0" * 64)
+    with pytest.raises(UserError, match="no entry 'manifest_sha257'"):
+        read(folder)
+
+
+def test_version_1_is_read_with_a_warning_once_a_folder(folder):
+    expected = read(folder).manifest
+    write_version_1(folder)
+    with pytest.warns(FormatWarning, match=r"format version 1: no checksum covers its tersely\.json") as seen:
+        opened, again = read(folder), read(folder, verify=False)
+    assert len(seen) == 1
+    assert seen[0].filename == __file__
+    assert opened.manifest == again.manifest == dataclasses.replace(expected, format_version=1)
+    (folder / GRAPH).write_bytes(b"another")
+    with pytest.raises(UserError, match="has changed"):
+        read(folder)
+
+
+def test_sealing_makes_version_1_version_2(folder, recwarn):
+    before = (folder / MANIFEST).read_bytes()
+    write_version_1(folder)
+    seal(folder, artifacts.checked_manifest(folder))
+    assert (folder / MANIFEST).read_bytes() == before
+    assert read(folder).manifest.format_version == FORMAT_VERSION == 2
+    assert not recwarn

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 from models import HEADS, SENTENCES
+from sealing import rewrite
 from tersely import runtime
 from tersely.artifact import read
 from tersely.card import card, score_line
@@ -191,6 +191,13 @@ def test_model_with_nan_is_refused_and_leaves_nothing(model_folder, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
+def test_manifest_with_one_changed_letter_keeps_the_artifact_from_loading(own_artifact):
+    place = own_artifact / "tersely.json"
+    place.write_bytes(place.read_bytes().replace(b'"bad"', b'"bed"'))
+    with pytest.raises(UserError, match="The manifest has changed"):
+        runtime.load(own_artifact)
+
+
 @pytest.mark.parametrize("name", ["onnx/model.onnx", "tokenizer.json", "probe.npz"])
 def test_one_changed_byte_keeps_the_artifact_from_loading(own_artifact, name):
     data = bytearray((own_artifact / name).read_bytes())
@@ -201,7 +208,6 @@ def test_one_changed_byte_keeps_the_artifact_from_loading(own_artifact, name):
 
 
 def test_artifact_of_a_newer_format_does_not_load(own_artifact):
-    path = own_artifact / "tersely.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format_version": 2}))
-    with pytest.raises(UserError, match=r"format version 2.*Update tersely"):
+    rewrite(own_artifact, format_version=3)
+    with pytest.raises(UserError, match=r"format version 3.*Update tersely"):
         runtime.load(own_artifact)

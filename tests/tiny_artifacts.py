@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,12 +12,11 @@ import numpy as np
 
 from models import build_tokenizer
 from tersely import engines
-from tersely.artifact import MANIFEST, Graph, Manifest, read, seal
+from tersely.artifact import Graph, Manifest, read, read_manifest, seal
 from tersely.measure.check import BATCH, read_probe, record_name
 from tersely.probe import probe_examples, probe_features, write_probe
 from tersely.runtime.batches import run
 from tersely.tasks import Encoder, QuestionAnswering, SequenceClassification, TokenClassification, to_json
-from tersely.typed import fill
 
 PLAIN, OWN, SHARED = "onnx/model.onnx", "onnx/model_onnxruntime.onnx", "onnx/model_quantized.onnx"
 TASKS = {
@@ -167,8 +165,7 @@ def rewrite_probe(folder: Path, arrays: Mapping[str, Any]) -> None:
 
 def reseal(folder: Path, **changes: Any) -> None:
     """Seal the folder as it is now, with some of the manifest changed."""
-    content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    seal(folder, replace(fill(Manifest, content, "The manifest"), **changes))
+    seal(folder, replace(read_manifest(folder), **changes))
 
 
 def copy(source: Path, folder: Path) -> Path:

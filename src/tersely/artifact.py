@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
@@ -12,8 +14,17 @@ from typing import Any
 from .errors import UserError, existing
 from .typed import fill
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+UNSEALED_VERSION = 1
+"""The format before the manifest had a checksum of its own. It is still read, with a `FormatWarning`."""
 MANIFEST = "tersely.json"
+SEAL = "manifest_sha256"
+"""Last entry of the manifest: the sha256 of all bytes before its line."""
+_SEALED = re.compile(rb'(?P<body>.*\n)  "%s": "(?P<digest>[0-9a-f]{64})"\n\}\n' % SEAL.encode(), re.DOTALL)
+
+
+class FormatWarning(UserWarning):
+    """The artifact has an older format, in which no checksum covers the manifest."""
 
 
 @dataclass(frozen=True)
@@ -91,17 +102,30 @@ def seal(folder: Path, manifest: Manifest) -> None:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name != MANIFEST
     }
-    content = {**asdict(manifest), "files": files}
-    text = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
-    (folder / MANIFEST).write_text(text, encoding="utf-8")
+    content = {**asdict(manifest), "files": files, "format_version": FORMAT_VERSION}
+    text = json.dumps(content, ensure_ascii=False, indent=2).removesuffix("\n}") + ",\n"
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    (folder / MANIFEST).write_bytes(f'{text}  "{SEAL}": "{digest}"\n}}\n'.encode())  # no newline is translated
 
 
 def read(folder: str | Path, *, verify: bool = True) -> Artifact:
-    """Open an artifact; every file must be there, unchanged, inside the folder."""
+    """Open an artifact; every file must be there, unchanged, inside the folder.
+
+    `verify=False` leaves out the checksums of the files, never that of the manifest. Warns, once a folder, where the
+    manifest has none.
+    """
     folder = existing(folder, "folder")
+    manifest = checked_manifest(folder, verify=verify)
+    if manifest.format_version == UNSEALED_VERSION:
+        _warn(folder)
+    return Artifact(folder, manifest)
+
+
+def checked_manifest(folder: Path, *, verify: bool = True) -> Manifest:
+    """Do all checks of `read`, without its warning: for a folder that is not in its place yet."""
     manifest = read_manifest(folder)
     _check_files(folder, manifest, verify)
-    return Artifact(folder, manifest)
+    return manifest
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -129,20 +153,46 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _content(place: Path) -> Any:
-    """What the manifest holds, if it is of this format; said before anything else in it is looked at."""
+def _content(place: Path) -> dict[str, Any]:
+    """What an unchanged manifest of a known format holds; its version is looked at before anything else in it."""
     try:
-        content = json.loads(place.read_text(encoding="utf-8"))
+        data = place.read_bytes()
+        sealed = _SEALED.fullmatch(data)
+        if sealed and hashlib.sha256(sealed["body"]).hexdigest().encode() != sealed["digest"]:
+            raise _changed(place, "The manifest has changed since it was written.")
+        content = json.loads(data.decode())
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"The manifest is damaged: {error}.", where=str(place), hint="Make it anew.") from None
     version = content.get("format_version") if isinstance(content, dict) else None
-    if version != FORMAT_VERSION:
+    if version not in (UNSEALED_VERSION, FORMAT_VERSION):
         raise UserError(
-            f"The artifact has format version {version}; this tersely reads version {FORMAT_VERSION}.",
+            f"The artifact has format version {version}; this tersely reads {UNSEALED_VERSION} and {FORMAT_VERSION}.",
             where=str(place),
             hint="Update tersely." if isinstance(version, int) else "Make it anew.",
         )
-    return content
+    if version == FORMAT_VERSION and not sealed:
+        raise _changed(place, f"The manifest does not end with '{SEAL}', its checksum, as it was written.")
+    if version == UNSEALED_VERSION and SEAL in content:
+        raise _changed(place, f"The manifest has '{SEAL}', which format version {version} does not have.")
+    return {name: value for name, value in content.items() if name != SEAL}
+
+
+def _changed(place: Path, what: str) -> UserError:
+    return UserError(what, where=str(place), hint="Copy the whole folder again.")
+
+
+_warned: set[Path] = set()
+
+
+def _warn(folder: Path) -> None:
+    if folder.resolve() in _warned:
+        return
+    _warned.add(folder.resolve())
+    what = (
+        f"{folder}: The artifact has format version {UNSEALED_VERSION}: no checksum covers its {MANIFEST}, so that a "
+        "change there may go unnoticed. Make the artifact anew."
+    )
+    warnings.warn(what, FormatWarning, stacklevel=3)  # shown at the caller of `read`
 
 
 def _check_files(folder: Path, manifest: Manifest, verify: bool) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import tiny_artifacts
+from sealing import write_version_1
 from tersely import artifact as artifacts
 from tersely.bulk.shipping import packed, unpacked
 from tersely.errors import Failure, UserError
@@ -52,6 +53,22 @@ def test_bytes_that_changed_on_the_way_are_refused(artifact: Artifact, tmp_path:
     with pytest.raises(UserError, match=r"'tokenizer\.json' has changed"):
         unpacked(files, tmp_path)
     assert not list((tmp_path / "artifacts").iterdir())
+
+
+def test_manifest_that_changed_on_the_way_is_refused(artifact: Artifact, tmp_path: Path) -> None:
+    files = packed(artifact("text"))
+    changed = files[artifacts.MANIFEST].replace(b'"fair"', b'"fail"')
+    with pytest.raises(UserError, match="manifest has changed"):
+        unpacked({**files, artifacts.MANIFEST: changed}, tmp_path)
+    assert not list((tmp_path / "artifacts").iterdir())
+
+
+def test_format_version_1_arrives_without_a_word_about_scratch(artifact: Artifact, tmp_path: Path) -> None:
+    source = write_version_1(tiny_artifacts.copy(artifact("text"), tmp_path / "source"))
+    with pytest.warns(artifacts.FormatWarning) as seen:
+        place = unpacked(packed(source), tmp_path / "cache")
+    assert [str(source) in str(warning.message) for warning in seen] == [True]
+    assert content(place) == content(source)
 
 
 def test_path_that_leaves_the_folder_is_refused(artifact: Artifact, tmp_path: Path) -> None:

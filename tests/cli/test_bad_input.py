@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from commands import Tersely
 from learnable import single, split, tiny, tsv
+from sealing import rewrite
 
 Folder = Callable[..., Path]
 GOOD = "text\tlabel\nthe dark river\tbad\na film of grace\tgood\n"
@@ -254,8 +255,12 @@ def damaged_byte(folder: Path) -> None:
 
 
 def newer_format(folder: Path) -> None:
-    manifest = json.loads((folder / "tersely.json").read_text())
-    (folder / "tersely.json").write_text(json.dumps({**manifest, "format_version": 99}))
+    rewrite(folder, format_version=99)
+
+
+def changed_manifest(folder: Path) -> None:
+    manifest = folder / "tersely.json"
+    manifest.write_bytes(manifest.read_bytes().replace(b'"good"', b'"food"'))
 
 
 @pytest.mark.slow
@@ -264,9 +269,10 @@ def newer_format(folder: Path) -> None:
     [
         (damaged_byte, "onnx/model.onnx"),
         (newer_format, "99"),
+        (changed_manifest, "tersely.json: The manifest has changed since it was written."),
         (lambda folder: without(folder, "tokenizer.json"), "tokenizer.json"),
     ],
-    ids=["changed byte", "newer format", "missing file"],
+    ids=["changed byte", "newer format", "changed manifest", "missing file"],
 )
 @pytest.mark.parametrize("command", ["evaluate", "predict", "benchmark"])
 def test_damaged_artifact_is_refused(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from commands import Tersely
+from sealing import write_version_1
 from tersely.artifact import read
 from tersely.cli import main
 from tersely.engines.cpu import CLASSES, cpu
@@ -122,6 +123,35 @@ def test_artifact_for_other_classes_is_told_in_one_line(tersely: Tersely, tmp_pa
     assert shown.err.startswith(f"tersely: warning: {folder}: The artifact was made for the CPU classes ")
     assert shown.err.count("\n") == 1
     assert json.loads(shown.out)["label"] in ("bad", "fair", "good")
+
+
+@pytest.mark.parametrize("command", ["predict", "check", "tune", "evaluate", "benchmark", "predict --workers"])
+def test_artifact_of_format_version_1_runs_with_one_line(tersely: Tersely, tmp_path: Path, command: str) -> None:
+    folder, rows = write_version_1(make(tmp_path / "old")), tmp_path / "rows.tsv"
+    rows.write_text("text\tlabel\na fox\tgood\na dog\tbad\n")
+    words: dict[str, list[Any]] = {
+        "predict": [folder, rows],
+        "check": [folder],
+        "tune": [folder, *QUICK],
+        "evaluate": ["--model_name_or_path", folder, "--eval_file", rows],
+        "benchmark": [folder, "--lengths", "8", "--engines", "onnxruntime", *QUICK],
+        "predict --workers": [folder, rows, "--workers", "1", "--output", tmp_path / "answers.csv"],
+    }
+    shown = tersely(command.split()[0], *words[command])
+    assert shown.code == 0
+    told = [line for line in shown.err.splitlines() if "warning" in line.lower()]
+    start = f"tersely: warning: {folder}: The artifact has format version 1: no checksum covers its tersely.json"
+    assert [line.startswith(start) for line in told] == [True]
+
+
+@pytest.mark.parametrize("command", ["predict", "check", "tune"])
+def test_changed_manifest_is_told_in_one_line(tersely: Tersely, tmp_path: Path, command: str) -> None:
+    folder = make(tmp_path / "changed")
+    manifest = folder / "tersely.json"
+    manifest.write_bytes(manifest.read_bytes().replace(b'"fair"', b'"fail"'))
+    shown = tersely(command, folder, stdin="a fox\n")
+    said = "The manifest has changed since it was written. Copy the whole folder again."
+    assert (shown.code, shown.out, shown.err) == (2, "", f"tersely: {manifest}: {said}\n")
 
 
 def test_warnings_of_other_libraries_are_shown_as_python_does(

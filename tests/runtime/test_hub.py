@@ -15,6 +15,7 @@ import pytest
 from blocked import BLOCKED
 from loopback_hub import Client, environment, serve
 from models import SENTENCES
+from sealing import rewrite, write_version_1
 from tersely import artifact as artifacts
 from tersely import runtime
 from tersely.errors import UserError
@@ -134,6 +135,26 @@ def test_changed_byte_is_refused_with_the_name_of_its_file(client, hub, cache, o
     assert not list(cache.rglob("*.onnx"))
 
 
+def test_changed_manifest_is_refused_before_anything_else_is_fetched(client, hub, cache, own_artifact):
+    place = own_artifact / artifacts.MANIFEST
+    place.write_bytes(place.read_bytes().replace(b'"fair"', b'"fail"'))
+    hub.upload("owner/manifest", own_artifact)
+    hub.asked.clear()
+    said = client.answers(cache, "hub:owner/manifest", TEXTS)
+    assert said == ("hub:owner/manifest: The manifest has changed since it was written. Copy the whole folder again.")
+    assert hub.files_asked() == {artifacts.MANIFEST}
+    assert not list(cache.rglob(artifacts.MANIFEST))
+
+
+def test_format_version_1_is_told_once_by_its_place_in_the_cache(client, hub, cache, own_artifact, rows):
+    commit = hub.upload("owner/old", write_version_1(own_artifact))
+    ran = client.tersely(cache, "predict", "hub:owner/old", rows)
+    assert (ran.code, len(ran.out.splitlines())) == (0, len(TEXTS))
+    copy = cache / "hub" / "owner--old" / commit / "old"
+    assert ran.err.count("warning: ") == 1  # huggingface_hub shows its progress before it
+    assert f"tersely: warning: {copy}: The artifact has format version 1" in ran.err
+
+
 def test_copy_that_was_changed_in_the_cache_is_refused(client, cache):
     client.answers(cache, "hub:owner/name", TEXTS)
     (config,) = cache.rglob("config.json")
@@ -150,9 +171,7 @@ def test_file_that_was_not_uploaded_is_named(client, hub, cache, own_artifact):
 
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "..\\x"])
 def test_manifest_that_leads_outside_is_refused(name, client, hub, cache, own_artifact, tmp_path):
-    content = manifest(own_artifact)
-    content["files"][name] = "0" * 64
-    (own_artifact / artifacts.MANIFEST).write_text(json.dumps(content))
+    rewrite(own_artifact, files={**manifest(own_artifact)["files"], name: "0" * 64})
     files = {path.relative_to(own_artifact).as_posix(): path.read_bytes() for path in own_artifact.rglob("*.json")}
     hub.upload("owner/outside", {**files, name: b"planted"})
     hub.asked.clear()

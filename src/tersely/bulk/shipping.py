@@ -45,7 +45,7 @@ def unpacked(files: Files, cache: Path | None = None) -> Path:
                     raise UserError(f"The manifest names a path outside of the folder: {name!r}.")
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(content)
-            artifacts.read(folder)
+            artifacts.checked_manifest(folder)
             if not _sound(place):
                 folder.rename(place)
     except OSError as error:
@@ -66,7 +66,7 @@ def _clear(folder: Path) -> None:
 
 def _sound(place: Path) -> bool:
     try:
-        artifacts.read(place)
+        artifacts.checked_manifest(place)
     except UserError:
         return False
     return True

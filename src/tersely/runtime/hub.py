@@ -128,7 +128,7 @@ def _download(address: Address, commit: str, place: Path) -> None:
                 names = [glob.escape(name) for name in artifacts.read_manifest(scratch).files]
                 api.snapshot_download(address.repository, revision=commit, local_dir=scratch, allow_patterns=names)
                 shutil.rmtree(scratch / ".cache", ignore_errors=True)  # notes of huggingface_hub
-                artifacts.read(scratch)
+                artifacts.checked_manifest(scratch)
     except OSError as error:
         raise unwritable(error, place) from None
 

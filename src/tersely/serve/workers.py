@@ -10,11 +10,13 @@ import socket
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from ..artifact import FormatWarning
 from ..errors import Failure, UserError
 from .metrics import FOLDER
 from .settings import Settings
@@ -123,6 +125,7 @@ def _work(settings: Settings, listening: socket.socket, said: Connection) -> Non
     from .run import last_signals, open_models, serve
 
     parent = multiprocessing.parent_process()
+    warnings.simplefilter("ignore", FormatWarning)  # the first process, which reads the manifests, has told it
     try:
         models = open_models(settings)  # a signal that comes meanwhile ends the process
     except UserError as error:
