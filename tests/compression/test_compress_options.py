@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tersely.cli import _Parser
+from tersely.cli.parser import Parser
 from tersely.compression.flags import add_compress_options, take_compress_options
 from tersely.compression.option_effects import EFFECT, check, check_training, resolve
 from tersely.compression.options import READERS, CompressOptions
@@ -22,7 +22,7 @@ NAMES = [field.name for field in dataclasses.fields(CompressOptions)]
 
 
 def typed(*words: str) -> tuple[CompressOptions, frozenset[str]]:
-    parser = _Parser(prog="tersely compress", allow_abbrev=False)
+    parser = Parser(prog="tersely compress", allow_abbrev=False)
     parser.add_argument("--model_name_or_path")
     add_compress_options(parser)
     return take_compress_options(parser.parse_args(list(words)))

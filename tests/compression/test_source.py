@@ -58,12 +58,12 @@ def test_config_and_tokenizer_are_found(layout: str, place: Places, tmp_path: Pa
 
 
 def test_graph_without_config_says_what_to_do(place: Places, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no config.json beside the graph.*--model_name_or_path"):
+    with pytest.raises(UserError, match=r"no config.json beside the graph.*Name the model's folder too"):
         find_origin(None, bare(place(), tmp_path), PLAIN)
 
 
 def test_nothing_named_says_what_is_needed() -> None:
-    with pytest.raises(UserError, match=r"'--model_name_or_path' option is needed.*--input_infer_model_path"):
+    with pytest.raises(UserError, match=r"A model is needed.*--input_infer_model_path"):
         find_origin(None, None, PLAIN)
 
 
