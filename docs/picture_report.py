@@ -23,7 +23,7 @@ def main(report: str) -> None:
         tab.goto(Path(report).resolve().as_uri())
         for name, last in (("report.png", "figure"), ("report_answer.png", ".tiles")):
             bounds = tab.locator(last).first.bounding_box()
-            height = bounds["y"] + bounds["height"] + 28
+            height = bounds["y"] + bounds["height"] + 16
             tab.screenshot(path=FOLDER / name, clip={"x": 0, "y": 0, "width": WIDTH, "height": height})
         browser.close()
 
