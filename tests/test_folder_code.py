@@ -19,6 +19,7 @@ from tersely.engines.pipeline import pipeline_work
 from tersely.errors import UserError
 from tersely.folder import open_folder
 from tersely.options import TaskOptions
+from tersely.tasks import SequenceClassification
 from tersely.train.finetune import finetune
 
 OWN = """
@@ -76,7 +77,8 @@ def load(folder: Path) -> Any:
 
 
 def pipeline(folder: Path) -> Any:
-    return pipeline_work(folder, "sequence_classification", ["a"], batch_size=1, max_length=8, threads=1)
+    task = SequenceClassification(("bad", "good"), max_seq_length=8)
+    return pipeline_work(folder, task, ["a"], batch_size=1, threads=1)
 
 
 def train(folder: Path) -> Any:
