@@ -23,12 +23,12 @@ from tersely import data, engines
 from tersely.compression.candidate import Candidate, write_candidate
 from tersely.compression.divide import Data, divide_rows
 from tersely.compression.make import Made, equal, make
-from tersely.compression.options import CompressOptions
 from tersely.compression.story import compress
 from tersely.engines.cpu import cpu
 from tersely.measure.score import Comparison, Score
 from tersely.measure.score import compare as compare_scores
 from tersely.measure.score import score as score_rows
+from tersely.options.compress import CompressOptions
 from tersely.quantize.calibrators import CALIBRATORS
 from tersely.runtime import Predictor
 

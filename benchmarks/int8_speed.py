@@ -22,6 +22,7 @@ from subjects import Log, Subject, machine, plain_graph, work_folder
 
 from tersely import artifact as artifacts
 from tersely import engines, runtime
+from tersely.deploy.systems import tokenize_with
 from tersely.engines.cpu import cpu
 from tersely.graphs.write_onnxruntime import write_onnxruntime
 from tersely.graphs.write_qdq import write_qdq
@@ -29,7 +30,6 @@ from tersely.measure.benchmark import Contestant, Timing, alternate, full_batch
 from tersely.quantize.ptq import PtqSettings, ptq
 from tersely.quantize.targets import find_targets
 from tersely.runtime import Predictor
-from tersely.systems import tokenize_with
 from tersely.tasks import SequenceClassification
 
 FP32, SHORT = "FP32", "FP32, last layer for [CLS] alone"

@@ -76,7 +76,7 @@ def compare(folder: Path) -> None:
     import torch
     import transformers
 
-    from tersely.convert import convert_paddle
+    from tersely.models.convert import convert_paddle
 
     worst = 0.0
     for place in sorted(path for path in folder.iterdir() if path.is_dir()):

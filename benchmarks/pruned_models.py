@@ -22,9 +22,9 @@ from speeds import FP32, runs
 from subjects import LABEL_LOSS, SEED, Log, Split, Subject, machine, work_folder
 
 from tersely import engines, runtime
-from tersely.folder import ModelFolder, open_folder
 from tersely.measure.benchmark import Contestant, alternate, full_batch
 from tersely.measure.score import Comparison, Score, compare, score
+from tersely.models.folder import ModelFolder, open_folder
 from tersely.prune import PruneSettings, train_widths
 from tersely.runtime import Predictor
 

@@ -23,17 +23,18 @@ import torch
 from subjects import SEED, Log, Split, Subject, machine, work_folder
 
 from tersely import engines
-from tersely.carve import shape_of
-from tersely.engines.torch import input_names, load_module
-from tersely.families import find
-from tersely.folder import ModelFolder, open_folder
+from tersely.engines.torch import input_names
 from tersely.graphs.export import export_onnx
 from tersely.measure.benchmark import Contestant, alternate, full_batch
 from tersely.measure.score import Score, compare, score
+from tersely.models.carve import shape_of
+from tersely.models.families import find
+from tersely.models.folder import ModelFolder, open_folder
+from tersely.models.torch_folder import load_module
 from tersely.prune import Elastic, Pruned, PruneSettings, prune_only, save_carved, train_widths
 from tersely.runtime import Predictor
-from tersely.train.distil import Counts, hidden_loss, kind_of, label_loss, logits_loss
-from tersely.train.states import record_states
+from tersely.training.distil import Counts, hidden_loss, kind_of, label_loss, logits_loss
+from tersely.training.states import record_states
 
 BATCH, LENGTH = 16, 128
 FULL = "unpruned"

@@ -25,12 +25,12 @@ import torch
 from subjects import SEED, Log, Split, Subject, machine, plain_graph, work_folder
 
 from tersely import engines, runtime
-from tersely.engines.torch import load_module
-from tersely.export import GRAPH
-from tersely.folder import ModelFolder, open_folder
+from tersely.deploy.export import GRAPH
 from tersely.graphs.write_onnxruntime import write_onnxruntime
 from tersely.graphs.write_qdq import write_qdq
 from tersely.measure.score import Score, answer, compare, score
+from tersely.models.folder import ModelFolder, open_folder
+from tersely.models.torch_folder import load_module
 from tersely.prune import PruneSettings, train_widths
 from tersely.qat import FakeQuantized, QatSettings, Trained, train_int8
 from tersely.quant_map import QuantMap

@@ -20,10 +20,10 @@ from tersely.compression.rows import calibration_order
 from tersely.engines.cpu import cpu
 from tersely.graphs.first_position import keep_first_position
 from tersely.graphs.read import unfold
-from tersely.options import TaskOptions
 from tersely.quantize.samples import Samples
 from tersely.runtime import Predictor
 from tersely.tasks import Columns, Task
+from tersely.tasks.options import TaskOptions
 
 TRAIN = {"mrpc": "train.tsv", "tnews": "train.json", "msra_ner": "train.txt", "cmrc2018": "train.json"}
 SEED = 42

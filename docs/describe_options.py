@@ -11,13 +11,14 @@ from describe_commands import cell
 
 from tersely.cli import parser_of
 from tersely.cli.training_arguments import TRAINING
-from tersely.compression.option_effects import EFFECT
-from tersely.compression.options import CompressOptions
-from tersely.options import DataOptions, TaskOptions
+from tersely.options.compress import CompressOptions
+from tersely.options.data import DataOptions
+from tersely.options.effects import EFFECT
+from tersely.paddle_api import fields
 from tersely.strategy import STEPS
-from tersely.train.scored_run import REFUSED
-from tersely.train.settings import DECIDED
-from tersely.trainer import fields
+from tersely.tasks.options import TaskOptions
+from tersely.training.scored_run import REFUSED
+from tersely.training.settings import DECIDED
 
 HEAD = """# Options
 

@@ -18,7 +18,7 @@ from scenario import encode, open_model, parse, read_examples, run
 from tersely import Trainer, load_model
 from tersely.cli.console import progress
 from tersely.compression.result import CompressionResult
-from tersely.folder import ModelFolder
+from tersely.models.folder import ModelFolder
 
 
 def main() -> CompressionResult:

@@ -14,9 +14,9 @@ from tersely.cli.compress_table import show
 from tersely.compression.result import CompressionResult
 from tersely.data import read_dataset
 from tersely.errors import Failure
-from tersely.folder import ModelFolder, open_folder
-from tersely.options import TaskOptions
+from tersely.models.folder import ModelFolder, open_folder
 from tersely.tasks import Columns
+from tersely.tasks.options import TaskOptions
 
 
 @dataclass

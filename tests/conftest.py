@@ -96,8 +96,8 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path
 @pytest.fixture(scope="session")
 def artifact_folder(model_folder: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """The artifact of such a model. Not to be written to: see `own_artifact`."""
-    from tersely.export import export
-    from tersely.folder import open_folder
+    from tersely.deploy.export import export
+    from tersely.models.folder import open_folder
 
     def make(head: str = "SequenceClassification", family: str = "bert") -> Path:
         def write(output: Path) -> None:

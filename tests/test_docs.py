@@ -19,7 +19,7 @@ from models import build
 from paddle_checkpoints import build_paddle
 from tersely.artifact import SEAL, Graph, Manifest
 from tersely.cli import COMMANDS
-from tersely.compression.options import CompressOptions
+from tersely.options.compress import CompressOptions
 from tersely_quickly import PYTHON, server, write_commands
 
 ROOT = Path(__file__).parents[1]

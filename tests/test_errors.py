@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import tersely
-from tersely.compression.options import CompressOptions
-from tersely.config import Config, Setting
 from tersely.errors import UserError, wrong_option
-from tersely.options import TaskOptions
+from tersely.options.compress import CompressOptions
+from tersely.options.yaml import Config, Setting
 from tersely.tasks import InputError, Own, QuestionAnswering, SequenceClassification, Task, TokenClassification
+from tersely.tasks.options import TaskOptions
 
 SOURCE = Path(tersely.__file__).parent
 FILES = {

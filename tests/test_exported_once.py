@@ -18,7 +18,7 @@ INPUTS = (torch.ones(2, 8, dtype=torch.int64),)
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    from tersely.engines.torch import load_module
+    from tersely.models.torch_folder import load_module
 
     return share(load_module(build(tmp_path_factory.mktemp("model"), layers=1)))
 

@@ -18,8 +18,8 @@ def test_layers_import_downwards_only():
 
 
 LIGHT = (
-    "tersely", "tersely.cli", "tersely.runtime", "tersely.systems", "tersely.measure.score", "tersely.data",
-    "tersely.convert", "tersely.report", "tersely.bulk", "tersely.serve.run", "tersely.serve.workers",
+    "tersely", "tersely.cli", "tersely.runtime", "tersely.deploy.systems", "tersely.measure.score", "tersely.data",
+    "tersely.models.convert", "tersely.report", "tersely.bulk", "tersely.serve.run", "tersely.serve.workers",
 )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ print(json.dumps([traced, sorted(watcher.get_data().lines(watched.__file__))]))
 
 def test_lines_before_and_after_are_seen_and_those_between_are_not(tmp_path: Path) -> None:
     (tmp_path / "watched.py").write_text(WATCHED)
-    paths = os.pathsep.join([str(tmp_path), str(Path(__file__).parent)])
+    paths = os.pathsep.join([str(tmp_path), str(Path(__file__).parent / "support")])
     done = subprocess.run(
         [sys.executable, "-c", CODE], capture_output=True, text=True, cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": paths}, check=True,

@@ -24,7 +24,7 @@ from tersely.cli import main
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/how_to/use_elsewhere.md").read_text(encoding="utf-8")
-JS = ROOT / "tests/transformers_js.mjs"
+JS = ROOT / "tests/support/transformers_js.mjs"
 LABELS = ("bad", "fair", "good")
 TEXTS: list[Any] = ["A quiet, moving film.", ("Is it good?", "It is dull and long.")]
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from tersely import UserError, runtime
-from tersely.folder import make_task, read_config
-from tersely.options import TaskOptions
+from tersely.models.folder import make_task, read_config
 from tersely.tasks import to_json
+from tersely.tasks.options import TaskOptions
 
 
 def parse(description: str | None, inputs: str) -> argparse.Namespace:

@@ -10,7 +10,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PretrainedConfig, PreTrainedModel
 
 from tersely import UserError, load_model
-from tersely.engines.torch import quiet_transformers
+from tersely.models.torch_folder import quiet_transformers
 
 RARE = -4.0
 """Where a new pointer's bias begins: a chance of one in 55, about how often answers start. From one half, the first

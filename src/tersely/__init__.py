@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from . import runtime
     from .compression.call import compress
     from .errors import UserError
-    from .reload import load_model
-    from .trainer import OFA, CompressionArguments, PdArgumentParser, Trainer
+    from .models.load import load_model
+    from .paddle_api import OFA, CompressionArguments, PdArgumentParser, Trainer
 
 __version__ = "0.2.0"
 __all__ = [
@@ -31,13 +31,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "CompressionArguments": ".trainer.arguments",
-    "OFA": ".trainer.handed",
-    "PdArgumentParser": ".trainer.parser",
-    "Trainer": ".trainer.trainer",
+    "CompressionArguments": ".paddle_api.arguments",
+    "OFA": ".paddle_api.handed",
+    "PdArgumentParser": ".paddle_api.parser",
+    "Trainer": ".paddle_api.trainer",
     "UserError": ".errors",
     "compress": ".compression.call",
-    "load_model": ".reload",
+    "load_model": ".models.load",
     "runtime": ".runtime",
 }
 """Public names and the modules that hold them, imported at first use."""

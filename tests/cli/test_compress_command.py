@@ -218,7 +218,7 @@ def _texts(folder: Path) -> Path:
 
 @pytest.mark.slow
 def test_graphs_of_other_exporters(tersely: Tersely, tmp_path: Path) -> None:
-    from tersely.engines.torch import load_module
+    from tersely.models.torch_folder import load_module
 
     folder = build(tmp_path / "model", "bert", hidden=32, layers=2)
     graphs = tmp_path / "graphs"

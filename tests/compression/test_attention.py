@@ -14,11 +14,11 @@ import pytest
 import tersely
 from tersely.artifact import read
 from tersely.compression.attention import kinds, settle_products
-from tersely.compression.options import CompressOptions
 from tersely.engines.saturation import saturates
 from tersely.graphs.layers import find_products
 from tersely.graphs.read import unfold
 from tersely.measure.check import check
+from tersely.options.compress import CompressOptions
 from tersely.quant_map import QuantProduct, Range
 from tersely.quantize.ptq import PtqSettings, ptq
 from tersely.quantize.samples import Samples

@@ -10,9 +10,9 @@ import pytest
 
 from tersely.compression.changes import LONGEST, MOST_WORDS, answered, cut, right, texts
 from tersely.compression.divide import Data
-from tersely.compression.options import CompressOptions
 from tersely.compression.settings import settings
 from tersely.data import from_dataset
+from tersely.options.compress import CompressOptions
 from tersely.tasks import QuestionAnswering, SequenceClassification, TokenClassification
 from tersely.tasks.question_answering import Answered, QuestionExample
 from tersely.tasks.sequence_classification import TextExample

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tersely.cli.parser import Parser
-from tersely.compression.flags import add_compress_options, take_compress_options
-from tersely.compression.option_effects import EFFECT, check, check_training, resolve
-from tersely.compression.options import READERS, CompressOptions
 from tersely.errors import UserError
+from tersely.options.compress import READERS, CompressOptions
+from tersely.options.compress_flags import add_compress_options, take_compress_options
+from tersely.options.effects import EFFECT, check, check_training, resolve
 from tersely.quantize.calibrators import CALIBRATORS, Hist
 from tersely.strategy import parse_all
 

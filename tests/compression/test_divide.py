@@ -10,10 +10,10 @@ import pytest
 
 from learnable import rows, single
 from tersely.compression.divide import Data, DividedRows, Encoded, divide_rows
-from tersely.compression.options import CompressOptions
 from tersely.data import from_dataset
 from tersely.data.rows import Rows
 from tersely.errors import UserError
+from tersely.options.compress import CompressOptions
 from tersely.tasks import Columns, QuestionAnswering, SequenceClassification
 
 Divide = Callable[..., Any]

@@ -32,10 +32,11 @@ from learnable import single, split, tiny, tsv
 from live import arguments, classified, folder, load, trainer
 from tersely import runtime
 from tersely.artifact import sha256
-from tersely.compression import option_effects, options
-from tersely.compression.option_effects import EFFECT, check, check_training
-from tersely.compression.options import CompressOptions
 from tersely.errors import UserError
+from tersely.options import compress as options
+from tersely.options import effects as option_effects
+from tersely.options.compress import CompressOptions
+from tersely.options.effects import EFFECT, check, check_training
 from tersely.strategy import PRUNERS, QUANTIZERS, STEPS, Plan
 
 EVERYWHERE = {

@@ -157,7 +157,7 @@ def test_torch_models_open_and_score_as_their_graphs(everything: Everything) -> 
         module = tersely.load_model(place)
         assert sum(x.numel() for x in module.parameters()) > 0
         texts = read_rows(everything.folder / "dev.jsonl")
-        opened = tersely.folder.open_folder(place)
+        opened = tersely.models.folder.open_folder(place)
         predictor = runtime.Predictor(opened.task, opened.encoder, tersely.engines.load("torch", module))
         found = tersely.measure.score.score(predictor, opened.task.read(texts, tersely.tasks.Columns(), labelled=True))
         assert found.value == pytest.approx(scores["prune_embeddings" if name == "vocabulary" else name])
@@ -208,7 +208,7 @@ def test_other_tasks_are_pruned_too(head: str, tmp_path: Path) -> None:
     assert opened.task.max_seq_length == 40
     assert opened.encoder.vocab_size <= 90
     assert len(opened.predict(question)) == 1
-    torch_model = tersely.folder.open_folder(result.output_dir / "torch" / "prune_embeddings-width_mult_0.5")
+    torch_model = tersely.models.folder.open_folder(result.output_dir / "torch" / "prune_embeddings-width_mult_0.5")
     assert torch_model.task == opened.task
 
 

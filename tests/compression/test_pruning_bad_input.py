@@ -101,9 +101,9 @@ def test_mistake_is_told_before_any_work(
 def test_rows_without_labels_may_be_learnt_from_the_teacher(place: Path) -> None:
     """Up to the checks: what follows is the training's own."""
     from tersely.compression.divide import Data, divide_rows
-    from tersely.compression.options import CompressOptions
     from tersely.data import read
-    from tersely.folder import open_folder
+    from tersely.models.folder import open_folder
+    from tersely.options.compress import CompressOptions
 
     options = CompressOptions(importance="teacher")
     data = Data(read(place / "texts.tsv"), read(place / "dev.tsv"))

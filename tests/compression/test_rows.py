@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tersely.compression.options import CompressOptions
 from tersely.compression.rows import SampleSet, asked_rows, calibration_order, sample_sets, screening_rows
+from tersely.options.compress import CompressOptions
 
 MOVING = "moving_average_abs_max"
 

@@ -17,10 +17,10 @@ from compressible import Place
 from tersely import engines
 from tersely.artifact import read, sha256
 from tersely.compression.source import find_origin, open_source
+from tersely.deploy.export import GRAPH
 from tersely.errors import UserError
-from tersely.export import GRAPH
-from tersely.options import TaskOptions
 from tersely.tasks import QuestionAnswering, SequenceClassification
+from tersely.tasks.options import TaskOptions
 
 Places = Callable[..., Place]
 PLAIN = TaskOptions()

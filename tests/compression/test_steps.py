@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from tersely.compression.options import CompressOptions
+from tersely.options.compress import CompressOptions
 from tersely.strategy import DEMANDS, STEPS, Plan, parse
 
 

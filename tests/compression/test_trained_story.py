@@ -16,10 +16,10 @@ from tersely import runtime
 from tersely.artifact import sha256
 from tersely.cli import main
 from tersely.compression import int8_training
-from tersely.compression.options import CompressOptions
 from tersely.compression.output import WORK
 from tersely.errors import UserError
 from tersely.measure.check import check
+from tersely.options.compress import CompressOptions
 from widths import learnt
 
 WIDTH = "width_mult_0.75"

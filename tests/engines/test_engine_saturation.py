@@ -13,15 +13,7 @@ from onnx import helper as h
 from onnx.reference import ReferenceEvaluator
 
 from tersely.engines.cpu import cpu
-from tersely.engines.saturation import (
-    EXACT,
-    MATMUL_INTEGER,
-    PRODUCTS,
-    QDQ_MATMUL,
-    WIDTH,
-    effective_class,
-    saturates,
-)
+from tersely.engines.saturation import EXACT, MATMUL_INTEGER, PRODUCTS, QDQ_MATMUL, WIDTH, effective_class, saturates
 from tersely.errors import UserError
 
 WEIGHT = h.make_node("ConstantOfShape", ["shape"], ["w"], value=h.make_tensor("value", T.INT8, [1], [127]))

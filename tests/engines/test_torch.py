@@ -14,8 +14,9 @@ from safetensors.torch import load_file, save_file
 
 from models import FAMILIES, HEADS, build
 from tersely.engines import load
-from tersely.engines.torch import input_names, load_module
+from tersely.engines.torch import input_names
 from tersely.errors import UserError
+from tersely.models.torch_folder import load_module
 
 
 @pytest.fixture(scope="session")
@@ -71,7 +72,7 @@ def test_nan_and_infinity_are_named(folder):
         load_module(folder)
     edit(folder, lambda weights: weights["bert.pooler.dense.weight"].fill_(float("inf")))
     with pytest.raises(UserError, match="holds infinite values"):
-        load("torch", folder)
+        load_module(folder)
 
 
 def test_missing_weight_is_named_and_never_drawn_at_random(folder):
@@ -143,7 +144,7 @@ def test_segments_are_an_input_only_where_they_matter(family, tmp_path):
 
 @pytest.mark.parametrize("head", HEADS)
 def test_outputs_follow_the_head(head, tmp_path):
-    engine = load("torch", build(tmp_path, head=head), threads=1)
+    engine = load("torch", load_module(build(tmp_path, head=head)), threads=1)
     outputs = engine.run({name: np.ones((2, 5), np.int64) for name in engine.inputs})
     shapes = {"SequenceClassification": [(2, 3)], "TokenClassification": [(2, 5, 3)], "QuestionAnswering": [(2, 5)] * 2}
     assert [output.shape for output in outputs] == shapes[head]

@@ -14,11 +14,11 @@ import torch
 
 from models import build
 from tersely.engines import load
-from tersely.engines.torch import load_module
 from tersely.errors import Failure, UserError
 from tersely.graphs.export import export_onnx
 from tersely.graphs.parity import parity
 from tersely.graphs.sample import sample_batches
+from tersely.models.torch_folder import load_module
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ import pytest
 
 from models import FAMILIES, HEADS, MAX_LENGTH, ROBERTA_ITSELF
 from tersely.engines import load
-from tersely.engines.torch import load_module
 from tersely.graphs.parity import parity
+from tersely.models.torch_folder import load_module
 
 pytestmark = pytest.mark.slow
 

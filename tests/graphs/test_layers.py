@@ -11,9 +11,9 @@ from onnx import numpy_helper, parser
 from other_exporters import batch, linears, torchscript, values
 
 from models import FAMILIES, ROBERTA_ITSELF, build
-from tersely.engines.torch import load_module
 from tersely.graphs.layers import SMALLEST, find_layers, find_products, find_tables
 from tersely.graphs.read import unfold
+from tersely.models.torch_folder import load_module
 
 WEIGHTS = (
     "float[2, 3] w = {1, 2, 3, 4, 5, 6}, float[3, 2] v = {1, 2, 3, 4, 5, 6}, float[3] b = {1, 2, 3}, float s = {2}"

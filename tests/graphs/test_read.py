@@ -15,11 +15,12 @@ from other_exporters import FUSIONS, batch, changed, dynamo, fuse, linears, oper
 
 from models import FAMILIES, ROBERTA_ITSELF, build
 from tersely.engines import load
-from tersely.engines.torch import INPUTS, load_module
+from tersely.engines.torch import INPUTS
 from tersely.errors import Failure
 from tersely.graphs.agree import expect_agreement
 from tersely.graphs.layers import find_layers, find_products, find_tables
 from tersely.graphs.read import read_graph
+from tersely.models.torch_folder import load_module
 
 QKV = ("query", "key", "value")
 

@@ -9,10 +9,11 @@ from onnx import TensorProto, helper, numpy_helper
 from other_exporters import changed, torchscript
 
 from models import build
-from tersely.engines.torch import INPUTS, load_module
+from tersely.engines.torch import INPUTS
 from tersely.errors import Failure, UserError
 from tersely.graphs import refuse
 from tersely.graphs.read import read_graph, unfold
+from tersely.models.torch_folder import load_module
 
 
 @pytest.fixture(scope="module")

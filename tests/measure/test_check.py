@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tersely import engines, probe
+from tersely import engines
 from tersely.artifact import read
+from tersely.deploy import probe
 from tersely.engines.saturation import saturates
 from tersely.errors import Failure, UserError
 from tersely.measure import check as checking

@@ -12,10 +12,11 @@ from models import HEADS, SENTENCES, build
 from tersely import runtime
 from tersely.engines import load
 from tersely.errors import UserError
-from tersely.folder import open_folder
 from tersely.measure.score import compare, score
-from tersely.options import TaskOptions
+from tersely.models.folder import open_folder
+from tersely.models.torch_folder import load_module
 from tersely.runtime import Predictor
+from tersely.tasks.options import TaskOptions
 from tersely.tasks.question_answering import QuestionExample
 from tersely.tasks.sequence_classification import TextExample
 from tersely.tasks.token_classification import WordsExample
@@ -30,7 +31,7 @@ def predictor(model_folder):
     def make(head=HEADS[0]):
         if head not in made:
             opened = open_folder(model_folder(head))
-            made[head] = Predictor(opened.task, opened.encoder, load("torch", opened.path, threads=1))
+            made[head] = Predictor(opened.task, opened.encoder, load("torch", load_module(opened.path), threads=1))
         return made[head]
 
     return make
@@ -41,7 +42,7 @@ def other(tmp_path_factory):
     """The same build with other weights: another system on the same rows."""
     folder = build(tmp_path_factory.mktemp("other") / "model", layers=1, seed=5)
     opened = open_folder(folder)
-    return Predictor(opened.task, opened.encoder, load("torch", folder, threads=1))
+    return Predictor(opened.task, opened.encoder, load("torch", load_module(folder), threads=1))
 
 
 class Changed:
@@ -89,7 +90,7 @@ def test_regression_metrics_equal_numpy_and_sklearn(tmp_path):
     opened = open_folder(build(tmp_path / "model", labels=1, layers=1))
     golds = np.random.default_rng(0).normal(size=len(ROWS))
     rows = [TextExample(row.text, None, float(gold)) for row, gold in zip(ROWS, golds, strict=True)]
-    found = score(Predictor(opened.task, opened.encoder, load("torch", opened.path, threads=1)), rows)
+    found = score(Predictor(opened.task, opened.encoder, load("torch", load_module(opened.path), threads=1)), rows)
     answers = [answer.value for answer in found.answers]
     assert found.metrics["pearson"] == pytest.approx(np.corrcoef(golds, answers)[0, 1])
     assert found.metrics["mse"] == pytest.approx(sklearn_metrics.mean_squared_error(golds, answers))
@@ -187,7 +188,7 @@ def test_system_with_other_windows_has_no_logit_change(predictor):
 
 def test_rise_of_an_error_is_a_drop(tmp_path):
     opened = open_folder(build(tmp_path / "model", labels=1, layers=1), TaskOptions(metric="mse"))
-    model = Predictor(opened.task, opened.encoder, load("torch", opened.path, threads=1))
+    model = Predictor(opened.task, opened.encoder, load("torch", load_module(opened.path), threads=1))
     answers = [answer.value for answer in model.predict([row.text for row in ROWS])]
     rows = [TextExample(row.text, None, answer) for row, answer in zip(ROWS, answers, strict=True)]
     worse = score(changed(model, lambda logits: logits + 0.5), rows)

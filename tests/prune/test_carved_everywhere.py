@@ -13,15 +13,15 @@ import tersely
 from learnable import rows, single, tsv
 from models import build
 from prunable_batches import batch_for, logits, off
-from tersely.carve import carve, shape_for, shape_of
 from tersely.cli import main
 from tersely.engines import load
-from tersely.engines.torch import load_module
-from tersely.families import find
 from tersely.graphs.export import export_onnx
 from tersely.graphs.parity import parity
+from tersely.models.carve import carve, shape_for, shape_of
+from tersely.models.families import find
+from tersely.models.torch_folder import load_module
 from tersely.prune import save_carved
-from tersely.torch_dynamic.write import write_dynamic
+from tersely.quantize.write_torch_dynamic import write_dynamic
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_timings")]
 

@@ -19,12 +19,12 @@ import tersely
 from models import FAMILIES as NAMES
 from models import HEADS
 from prunable_batches import batch_for, logits, off
-from tersely.carve import Shape, carve, shape_for, shape_of
-from tersely.carve.model import carved_class
-from tersely.engines.torch import load_module
 from tersely.errors import UserError
-from tersely.families import find
-from tersely.folder import open_folder
+from tersely.models.carve import Shape, carve, shape_for, shape_of
+from tersely.models.carve.model import carved_class
+from tersely.models.families import find
+from tersely.models.folder import open_folder
+from tersely.models.torch_folder import load_module
 from tersely.prune import save_carved
 from tersely.testing import check_family
 

@@ -12,10 +12,10 @@ from transformers import Trainer, TrainingArguments
 from models import FAMILIES as NAMES
 from models import HEADS
 from prunable_batches import batch_for, logits, off
-from tersely.carve import Shape, shape_for, shape_of
-from tersely.engines.torch import load_module
 from tersely.errors import UserError
-from tersely.families import find
+from tersely.models.carve import Shape, shape_for, shape_of
+from tersely.models.families import find
+from tersely.models.torch_folder import load_module
 from tersely.prune import Elastic
 
 WIDTHS = {"wide": ("5/6", "1"), "half": ("1/2", "1"), "narrow": ("1/6", "1"), "short": ("2/3", "2/3")}

@@ -14,9 +14,9 @@ from transformers import TrainerCallback
 from learnable import LENGTH, asked, conll, rows, single, squad, tagged, tiny
 from models import FAMILIES, HEADS
 from tersely import data, engines
-from tersely.engines.torch import load_module
-from tersely.folder import open_folder
 from tersely.measure.score import answer
+from tersely.models.folder import open_folder
+from tersely.models.torch_folder import load_module
 from tersely.prune import PruneSettings, prune_only
 from tersely.runtime import Predictor
 from tersely.tasks import Columns

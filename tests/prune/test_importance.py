@@ -11,11 +11,11 @@ from torch.nn import functional
 
 from models import HEADS as TASKS
 from prunable_batches import batch_for
-from tersely.carve import locate
-from tersely.carve.places import HEADS, NEURONS
-from tersely.engines.torch import load_module
 from tersely.errors import UserError
-from tersely.families import find
+from tersely.models.carve import locate
+from tersely.models.carve.places import HEADS, NEURONS
+from tersely.models.families import find
+from tersely.models.torch_folder import load_module
 from tersely.prune import importance, own_predictions
 
 LENGTHS = (9, 4, 6, 11, 3)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from torch.nn import CrossEntropyLoss
 
-from tersely.carve import Shape
 from tersely.errors import UserError
+from tersely.models.carve import Shape
 from tersely.prune import PruneSettings
 from tersely.prune.settings import parse_shares, target_name
 

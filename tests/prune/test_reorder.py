@@ -9,11 +9,11 @@ import torch
 from models import FAMILIES as NAMES
 from models import HEADS as TASKS
 from prunable_batches import batch_for, logits, off
-from tersely.carve import locate
-from tersely.carve.places import HEADS, NEURONS
-from tersely.engines.torch import load_module
 from tersely.errors import UserError
-from tersely.families import find
+from tersely.models.carve import locate
+from tersely.models.carve.places import HEADS, NEURONS
+from tersely.models.families import find
+from tersely.models.torch_folder import load_module
 from tersely.prune import Importance, reorder
 
 # What a family computes in FP32 whatever its weights are (ModernBERT: rotary positions) is rounded in another order.

@@ -18,13 +18,13 @@ import torch
 
 from models import build
 from tersely import engines
-from tersely.engines.torch import load_module
 from tersely.errors import Failure, UserError
-from tersely.folder import open_folder
 from tersely.measure.score import score
+from tersely.models.folder import open_folder
+from tersely.models.torch_folder import load_module
 from tersely.prune import PruneSettings, prune_only, train_widths
 from tersely.runtime import Predictor
-from tersely.train.scored_run import DEFAULTS
+from tersely.training.scored_run import DEFAULTS
 from widths import TRAINING, examples, flipped, learnt, weights_in
 
 
@@ -76,7 +76,8 @@ def test_each_width_is_a_smaller_model_that_scores_what_is_said(model, done):
     for one in made:
         opened = open_folder(one.folder)
         scored = score(
-            Predictor(opened.task, opened.encoder, engines.load("torch", one.folder)), examples(model, "dev")
+            Predictor(opened.task, opened.encoder, engines.load("torch", load_module(one.folder))),
+            examples(model, "dev"),
         )
         assert scored.metrics == one.score.metrics
         assert (scored.interval, scored.rows) == (one.score.interval, one.score.rows)

@@ -15,9 +15,10 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from models import FAMILIES, SENTENCES, build
 from tersely.engines.torch import TorchEngine
-from tersely.folder import NOTES, open_folder
+from tersely.models.folder import NOTES, open_folder
+from tersely.models.positions import longest
+from tersely.models.torch_folder import load_module
 from tersely.prune.vocabulary import PrunedVocabulary, prune_vocabulary
-from tersely.runtime.positions import longest
 
 KEPT = (*SENTENCES[:3], SENTENCES[6])
 LENGTH = 64
@@ -45,7 +46,7 @@ def rows(folder: Path, texts: Any, length: int) -> list[tuple[list[str], Any]]:
     """The tokens and logits of each text, in torch."""
     opened = open_folder(folder)
     task = dataclasses.replace(opened.task, max_seq_length=length)
-    engine, core = TorchEngine(folder, threads=1), AutoTokenizer.from_pretrained(folder)
+    engine, core = TorchEngine(load_module(folder), threads=1), AutoTokenizer.from_pretrained(folder)
     given = []
     for feature in task.features(task.examples(texts), opened.encoder):
         # Some padding, so that its number matters.

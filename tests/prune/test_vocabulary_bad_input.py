@@ -13,7 +13,7 @@ import torch
 
 from models import SENTENCES, build
 from tersely.errors import UserError
-from tersely.folder import ModelFolder, open_folder
+from tersely.models.folder import ModelFolder, open_folder
 from tersely.prune.vocabulary import prune_vocabulary
 from tersely.tasks import Encoder
 

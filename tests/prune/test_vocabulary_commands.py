@@ -10,7 +10,7 @@ import pytest
 from learnable import single, split, tiny, tsv
 from tersely.cli import main
 from tersely.data.read import read
-from tersely.folder import open_folder
+from tersely.models.folder import open_folder
 from tersely.prune.vocabulary import prune_vocabulary
 from tersely.tasks import Columns
 

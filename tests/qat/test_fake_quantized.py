@@ -12,11 +12,12 @@ import torch
 from fake_quantized import Subject, exported
 from models import FAMILIES, build
 from tersely import engines
-from tersely.engines.torch import input_names, load_module
+from tersely.engines.torch import input_names
 from tersely.errors import UserError
+from tersely.models.torch_folder import load_module
 from tersely.qat import QatSettings
 from tersely.qat.linear import FakeQuantLinear
-from tersely.train.batches import Collator
+from tersely.training.batches import Collator
 
 TOLERANCE = 0.02
 """Of the spread of the logits: floats are added in another order, and single codes flip."""

@@ -14,11 +14,11 @@ import torch
 from fake_quantized import Subject, graph_of
 from learnable import rows, single
 from tersely import engines
-from tersely.engines.torch import load_module
 from tersely.errors import UserError
 from tersely.graphs.write_onnxruntime import write_onnxruntime
 from tersely.graphs.write_qdq import write_qdq
 from tersely.measure.score import score
+from tersely.models.torch_folder import load_module
 from tersely.qat import QatSettings, Trained, train_int8
 from tersely.qat import training as room
 from tersely.qat.int8_trainer import NAME

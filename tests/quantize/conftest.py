@@ -23,9 +23,9 @@ class Small(NamedTuple):
 @pytest.fixture(scope="session")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Small]:
     """By family. Not to be changed: copy the graph first."""
-    from tersely.engines.torch import load_module
     from tersely.graphs.export import export_onnx
     from tersely.graphs.read import unfold
+    from tersely.models.torch_folder import load_module
 
     made: dict[str, Small] = {}
 

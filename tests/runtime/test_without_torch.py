@@ -13,8 +13,9 @@ from models import HEADS, SENTENCES
 from tersely import runtime
 
 LIGHT = (
-    "artifact", "card", "cli.export", "folder", "layouts", "measure.benchmark", "measure.footprint",
-    "measure.score", "probe", "runtime", "systems", "tasks", "whole", "bulk", "serve.run", "serve.workers",
+    "artifact", "atomic", "bulk", "cli.export", "deploy.card", "deploy.layouts", "deploy.probe", "deploy.systems",
+    "measure.benchmark", "measure.footprint", "measure.score", "models.folder", "runtime", "serve.run",
+    "serve.workers", "tasks",
 )  # fmt: skip
 CONTEXT = " ".join(SENTENCES)
 INPUTS = dict(zip(HEADS, (list(SENTENCES), [*SENTENCES, CONTEXT], [["who is the fox?", CONTEXT]]), strict=True))
@@ -69,8 +70,8 @@ print(json.dumps(answers))
 def test_opener_scores_an_artifact_without_them(artifact_folder):
     code = """
 from tersely.measure.score import score
-from tersely.options import TaskOptions
-from tersely.systems import opener
+from tersely.tasks.options import TaskOptions
+from tersely.deploy.systems import opener
 from tersely.tasks.sequence_classification import TextExample
 with opener(TaskOptions(max_seq_length=20, metric="macro_f1")) as open_system:
     predictor = open_system(sys.argv[1]).predictor
@@ -82,7 +83,7 @@ print(score(predictor, [TextExample("the fox", None, i % 3) for i in range(6)]).
 def test_model_folder_says_what_to_install(model_folder):
     code = """
 from tersely.errors import UserError
-from tersely.folder import open_folder
+from tersely.models.folder import open_folder
 try:
     open_folder(sys.argv[1])
 except UserError as error:

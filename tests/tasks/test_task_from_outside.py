@@ -19,11 +19,11 @@ from serving import in_thread
 from tersely import runtime
 from tersely.artifact import read
 from tersely.data.rows import Rows
-from tersely.export import export
-from tersely.folder import open_folder
+from tersely.deploy.export import export
 from tersely.measure.score import score
-from tersely.options import TaskOptions
+from tersely.models.folder import open_folder
 from tersely.tasks import TASKS, Columns, Facts, Feature, Input, metrics
+from tersely.tasks.options import TaskOptions
 from tersely.tasks.task import softmax
 from tersely.tasks.wire import Output, closed
 

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from .. import __version__
 from ..errors import Failure, UserError, missing_package, nearest
-from ..flags import underscored
+from ..options.flags import underscored
 from ..processes import together
 from .parser import Parser, is_option
 

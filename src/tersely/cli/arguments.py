@@ -13,8 +13,8 @@ import numpy as np
 from ..data import find_split, locate, read, read_dataset
 from ..data.rows import Rows
 from ..errors import UserError, existing, wrong_option
-from ..flags import add_options, take, truth
-from ..options import DataOptions
+from ..options.data import DataOptions
+from ..options.flags import add_options, take, truth
 from ..tasks import Columns
 
 __all__ = [

@@ -12,14 +12,15 @@ from .. import artifact as artifacts
 from .. import engines
 from ..data import read
 from ..data.rows import Rows
+from ..deploy.systems import SPELLINGS, Opener, System, opener, split_engine, tokenize_with
 from ..engines.cpu import cpu
 from ..errors import UserError, existing, missing_package, nearest, wrong_option
 from ..measure.benchmark import Contestant, Timing, alternate, full_batch
 from ..measure.footprint import footprint
-from ..options import DataOptions, TaskOptions
+from ..options.data import DataOptions
 from ..runtime.hub import local_folder
-from ..systems import SPELLINGS, Opener, System, opener, split_engine, tokenize_with
 from ..tasks import Columns
+from ..tasks.options import TaskOptions
 from . import arguments as flags
 from . import console
 
@@ -171,10 +172,10 @@ def _pipeline(
     model: str, open_system: Opener, rows: Rows, columns: Columns, batch_size: int, threads: int
 ) -> Callable[[], object]:
     try:
-        from ..engines.pipeline import pipeline_work
+        from ..deploy.pipeline import pipeline_work
     except ImportError:
         raise missing_package("transformers", "the engine 'pipeline'", "compress") from None
-    from ..folder import open_folder
+    from ..models.folder import open_folder
 
     task = open_folder(model, open_system.options).task
     examples = task.read(rows, columns, labelled=False)

@@ -6,11 +6,12 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from ..compression.flags import add_compress_options, take_compress_options
-from ..compression.options import CompressOptions
-from ..config import Config
 from ..data.rows import Rows
-from ..options import DataOptions, TaskOptions
+from ..options.compress import CompressOptions
+from ..options.compress_flags import add_compress_options, take_compress_options
+from ..options.data import DataOptions
+from ..options.yaml import Config
+from ..tasks.options import TaskOptions
 from . import arguments as flags
 from . import console
 from .compress_config import IDLE, put_config

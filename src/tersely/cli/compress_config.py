@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..compression.config import look, without_idle
-from ..compression.flags import kind_of
-from ..compression.options import CompressOptions, read_option
-from ..config import Asker, Flags, Setting, as_words, beside, read_config
-from ..flags import truth
+from ..options.compress import CompressOptions, read_option
+from ..options.compress_flags import kind_of
+from ..options.compress_yaml import look, without_idle
+from ..options.flags import truth
+from ..options.yaml import Asker, Flags, Setting, as_words, beside, read_config
 from .parser import Parser
 from .training_arguments import read_more, training_names
 

@@ -20,8 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Convert, print."""
-    from ..convert import convert_paddle
-    from ..convert.parameters import named
+    from ..models.convert import convert_paddle
+    from ..models.convert.parameters import named
 
     done = convert_paddle(flags.needed_model(arguments), arguments.output_dir, overwrite=arguments.overwrite)
     if arguments.json:

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the demo and print its table."""
-    from ..demo import BATCH, LENGTH, demo
+    from .demo_story import BATCH, LENGTH, demo
 
     model, output = flags.model(arguments), Path(arguments.output_dir)
     progress = console.progress()

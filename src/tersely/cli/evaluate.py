@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from ..deploy.systems import SPELLINGS, System, opener
 from ..engines.cpu import cpu
 from ..errors import UserError
 from ..measure.score import Comparison, Score, compare, score
-from ..options import DataOptions, TaskOptions
+from ..options.data import DataOptions
 from ..runtime.hub import local_folder
-from ..systems import SPELLINGS, System, opener
+from ..tasks.options import TaskOptions
 from . import arguments as flags
 from . import console
 

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 from .. import artifact as artifacts
 from ..artifact import Artifact
 from ..errors import UserError, existing
-from ..options import DataOptions, TaskOptions
+from ..options.data import DataOptions
 from ..runtime.hub import local_folder
+from ..tasks.options import TaskOptions
 from . import arguments as flags
 from . import console
 
 if TYPE_CHECKING:
-    from ..layouts import Layout
+    from ..deploy.layouts import Layout
     from ..measure.score import Score
 
 
@@ -56,9 +57,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _export(arguments: argparse.Namespace, source: Path, data: DataOptions, options: TaskOptions) -> int:
-    from ..export import export
-    from ..folder import open_folder
-    from ..whole import check_destination
+    from ..atomic import check_destination
+    from ..deploy.export import export
+    from ..models.folder import open_folder
 
     check_destination(arguments.output_dir, overwrite=arguments.overwrite)
     folder = open_folder(source, options)
@@ -76,9 +77,9 @@ def _export(arguments: argparse.Namespace, source: Path, data: DataOptions, opti
 
 def _lay_out(arguments: argparse.Namespace, source: Path, data: DataOptions, options: TaskOptions) -> int:
     from .. import engines
-    from ..layouts import OpenVinoLayout, TritonLayout, lay_out
+    from ..atomic import check_destination
+    from ..deploy.layouts import OpenVinoLayout, TritonLayout, lay_out
     from ..tasks import from_json
-    from ..whole import check_destination
 
     layout: Layout = OpenVinoLayout()
     if arguments.triton is not None:
@@ -108,9 +109,9 @@ def _opened(arguments: argparse.Namespace, source: Path, data: DataOptions, opti
     if artifacts.is_artifact(source):
         yield artifacts.read(source)
         return
-    from ..export import export
-    from ..folder import open_folder
-    from ..probe import probe_examples
+    from ..deploy.export import export
+    from ..deploy.probe import probe_examples
+    from ..models.folder import open_folder
 
     folder = open_folder(source, options)
     examples = _examples(folder.task, data)

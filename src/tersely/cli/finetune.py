@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from ..options import DataOptions, TaskOptions
+from ..options.data import DataOptions
+from ..tasks.options import TaskOptions
 from . import arguments as flags
 from . import console
 from .training_arguments import add_training_options, take_training_options
@@ -34,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
         train = flags.sample(train, arguments.max_train_rows, arguments.seed)
     others = (*DataOptions.__dataclass_fields__, *TaskOptions.__dataclass_fields__)
     training = take_training_options(arguments, others)
-    from ..train.finetune import finetune
+    from ..training.finetune import finetune
 
     done = finetune(
         model,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .. import __version__, engines, versions
+from .. import __version__, engines
+from ..compression import versions
 from ..engines.cpu import cpu
 from ..engines.saturation import PRODUCTS, saturates
 from . import console

@@ -16,14 +16,15 @@ from typing import Any, TextIO
 from .. import artifact as artifacts
 from .. import bulk, runtime
 from ..bulk.run import Answering
+from ..deploy.systems import SPELLINGS, Opener, opener, split_engine
 from ..engines.cpu import cpu
 from ..errors import UserError, existing, wrong_option
-from ..options import DataOptions, TaskOptions
+from ..options.data import DataOptions
 from ..progress import SILENT
 from ..runtime import Predictor
 from ..runtime.hub import local_folder
-from ..systems import SPELLINGS, Opener, opener, split_engine
 from ..tasks import InputError, Task
+from ..tasks.options import TaskOptions
 from . import arguments as flags
 from . import console
 

@@ -73,7 +73,7 @@ def read_more(words: list[str], others: Iterable[str]) -> dict[str, Any]:
 
     from transformers import HfArgumentParser, TrainingArguments
 
-    from ..train.isolated import isolated
+    from ..training.isolated import isolated
 
     names = [word[2:].split("=")[0] for word in words if word.startswith("--")]
     known = TrainingArguments.__dataclass_fields__

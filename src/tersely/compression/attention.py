@@ -17,12 +17,12 @@ from ..engines.cpu import EXACT_CLASSES
 from ..graphs.layers import Kind
 from ..graphs.write_qdq import write_qdq
 from ..measure.fidelity import mean_abs_logit_change
+from ..options.compress import CompressOptions
 from ..quant_map import QuantMap
 from ..quantize.ranges import Key
 from ..quantize.samples import Samples
 from ..runtime.batches import run
 from .emulate import write_emulated
-from .options import CompressOptions
 
 MOST = 1.05
 """Times as far as without them the products may move the logits; harm is where the 95 % interval of that lies above.

@@ -11,13 +11,13 @@ from typing import Any
 from ..data import from_dataset, read
 from ..data.rows import Rows
 from ..errors import UserError, existing, nearest
-from ..options import TaskOptions
+from ..options.compress import CompressOptions
 from ..processes import together
 from ..progress import SILENT, Progress
 from ..tasks import Columns
+from ..tasks.options import TaskOptions
 from . import story
 from .divide import UnreadData
-from .options import CompressOptions
 from .result import CompressionResult
 
 COLUMNS = {f"{field.name}_column": field.name for field in dataclasses.fields(Columns)}

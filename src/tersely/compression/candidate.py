@@ -14,15 +14,15 @@ import onnx
 from .. import __version__, engines
 from .. import artifact as artifacts
 from ..artifact import MANIFEST, Artifact, Graph, Manifest
-from ..card import card
+from ..deploy.card import card
+from ..deploy.export import GRAPH
+from ..deploy.probe import write_probe
 from ..engines.cpu import EXACT_CLASSES, cpu
 from ..engines.engine import Engine
 from ..engines.saturation import effective_class
-from ..export import GRAPH
 from ..graphs.share import save_sharing
 from ..graphs.write_onnxruntime import write_onnxruntime
 from ..graphs.write_qdq import write_qdq
-from ..probe import write_probe
 from ..quant_map import QuantMap
 from ..runtime.choose import Pair, ranked
 from ..strategy import Plan

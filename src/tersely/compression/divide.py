@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..data.rows import Rows
-from ..probe import probe_examples
+from ..deploy.probe import probe_examples
+from ..options.compress import CompressOptions
 from ..quantize.samples import Samples
 from ..strategy import Plan
 from ..tasks import Columns, Encoder, Feature, Task
 from .make import is_moving
-from .options import CompressOptions
 from .rows import SIZES, Indices, RowPlan, SampleSet, asked_rows, calibration_order, sample_sets
 
 MORE = 4

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..artifact import MANIFEST, is_artifact
+from ..atomic import foreign_files
 from ..report import REPORTS, is_report
-from ..whole import foreign_files
 
 RESULT = "result.json"
 

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError, wrong_option
-from ..families import find
-from ..folder import ModelFolder
 from ..graphs.first_position import keep_first_position
+from ..models.families import find
+from ..models.folder import ModelFolder
+from ..options.compress import CompressOptions
 from ..processes import on_all
 from ..qat import QatSettings, train_int8
 from ..qat.training import int8_arguments
 from ..strategy import DYNABERT, PRUNE_EMBEDDINGS, QAT, Plan
-from ..train.isolated import isolated
-from ..train.loss_settings import Criterion
-from ..train.teacher import open_teacher
-from .options import CompressOptions
+from ..training.isolated import isolated
+from ..training.loss_settings import Criterion
+from ..training.teacher import open_teacher
 from .parents import Parent
 from .pruning import Pruning, check_temperature
 from .source import open_pruned

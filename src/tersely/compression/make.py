@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UserError
+from ..options.compress import CompressOptions
 from ..progress import SILENT, Progress
 from ..quant_map import REASONS, QuantMap
 from ..quantize.dynamic import dynamic
@@ -19,7 +20,6 @@ from ..quantize.samples import Samples
 from ..quantize.targets import find_targets
 from ..strategy import DYNAMIC, MOVING, PTQ, QAT, Plan
 from .attention import kinds, settle_products
-from .options import CompressOptions
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from ..atomic import sync
 from ..errors import Failure, UserError
 from ..report import REPORTS
-from ..whole import sync
 from .foreign import RESULT, foreign
 
 if sys.platform != "win32":

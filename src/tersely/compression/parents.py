@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..graphs.first_position import keep_first_position
+from ..options.compress import CompressOptions
 from ..progress import Progress
 from ..qat import Trained
 from ..quantize.skip import fits
 from ..quantize.targets import find_targets
 from ..strategy import Plan
 from .divide import DividedRows, Encoded
-from .options import CompressOptions
 from .pruning import Pruning, Smaller, publish_torch
 from .source import Source, open_pruned
 

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from .. import tasks
-from ..carve import locate, shape_of
 from ..errors import UserError, wrong_option
-from ..families import find
-from ..folder import NOTES, ModelFolder
+from ..models.carve import locate, shape_of
+from ..models.families import find
+from ..models.folder import NOTES, ModelFolder
+from ..options.compress import CompressOptions
 from ..processes import on_all
 from ..progress import Progress
 from ..prune.dynabert import Pruned, pruning_arguments, train_widths
@@ -23,13 +24,12 @@ from ..prune.vocabulary import PrunedVocabulary, prune_vocabulary
 from ..quantize.targets import FEWEST_OUTPUTS
 from ..strategy import DYNABERT, PRUNE_EMBEDDINGS, Plan
 from ..tasks.sequence_classification import REGRESSION
-from ..train.distil import kind_of
-from ..train.isolated import isolated
-from ..train.loss_settings import Criterion
-from ..train.teacher import open_teacher
+from ..training.distil import kind_of
+from ..training.isolated import isolated
+from ..training.loss_settings import Criterion
+from ..training.teacher import open_teacher
 from .candidate import link
 from .divide import DividedRows
-from .options import CompressOptions
 
 VOCABULARY = "vocabulary"
 """Folder of a model that only lost tokens, under torch/."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..options.compress import CompressOptions
 from ..strategy import MOVING
-from .options import CompressOptions
 
 Indices = NDArray[np.int64]
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..artifact import read
-from ..card import score_note
+from ..deploy.card import score_note
+from ..deploy.probe import probe_examples, probe_features
 from ..engines import GRAPH_ENGINES, installed
 from ..measure.score import Comparison
-from ..probe import probe_examples, probe_features
+from ..options.compress import CompressOptions
 from ..progress import Progress
 from ..quantize.samples import Samples
 from ..quantize.sensitivity import sensitivity, too_harmful
@@ -22,7 +23,6 @@ from .choice import ROUNDING, Choice, Screened, screen
 from .divide import DividedRows
 from .make import Made, equal, make
 from .measured import Measured
-from .options import CompressOptions
 from .output import Output
 from .parents import Parent
 from .pareto import Standing, pareto

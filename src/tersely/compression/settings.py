@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from .. import versions
-from ..options import TaskOptions
+from ..options.compress import CompressOptions
+from ..tasks.options import TaskOptions
+from . import versions
 from .divide import Data
-from .options import CompressOptions
 
 HIDDEN = "…"
 

@@ -11,14 +11,14 @@ import onnx
 from .. import __version__, engines, tasks
 from .. import artifact as artifacts
 from ..artifact import Artifact, Graph, Manifest, sha256
+from ..deploy.export import GRAPH, export, pack
+from ..deploy.probe import probe_batches, probe_examples, probe_features, write_probe
 from ..errors import UserError
-from ..export import GRAPH, export, pack
-from ..folder import ModelFolder, make_task, open_folder, read_config, read_encoder
 from ..graphs.read import graph_path, read_graph, unfold
-from ..options import TaskOptions
-from ..probe import probe_batches, probe_examples, probe_features, write_probe
+from ..models.folder import ModelFolder, make_task, open_folder, read_config, read_encoder
 from ..progress import SILENT, Progress
 from ..tasks import Encoder, Task
+from ..tasks.options import TaskOptions
 
 WEIGHTS = ("*.safetensors", "*.bin")
 

@@ -11,18 +11,18 @@ from typing import Any
 
 from ..errors import UserError, wrong_option
 from ..graphs.first_position import keep_first_position
-from ..options import TaskOptions
+from ..options.compress import CompressOptions
+from ..options.effects import check, check_training, resolve, trains
 from ..progress import SILENT, Progress
 from ..report import draw_reports
 from ..strategy import Plan, check_rows
-from ..train.loss_settings import Criterion
+from ..tasks.options import TaskOptions
+from ..training.loss_settings import Criterion
 from .choice import ROUNDING
 from .divide import Data, UnreadData, divide_rows
 from .int8_training import check_int8_training, train_parents
 from .make import check_makeable
 from .measured import Baseline
-from .option_effects import check, check_training, resolve, trains
-from .options import CompressOptions
 from .output import Output
 from .parents import make_parents
 from .pruning import Pruning, check_pruning, forget_training

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 
 from .. import engines, runtime
+from ..deploy.export import GRAPH
 from ..engines.engine import Engine
 from ..errors import Failure
-from ..export import GRAPH
-from ..folder import read_config
 from ..measure.benchmark import Contestant, alternate, full_batch
 from ..measure.check import record_name
 from ..measure.footprint import footprint
 from ..measure.score import Answers, Comparison, Score, answer, compare, score
+from ..models.folder import read_config
+from ..models.positions import longest
 from ..progress import Progress
 from ..runtime import Predictor
-from ..runtime.positions import longest
 from ..strategy import DYNAMIC
 from ..tasks.task import whole_of
 from .candidate import Candidate

@@ -45,7 +45,7 @@ def load(
     providers: Sequence[Any] | None = None,
     streams: int = 1,
 ) -> Engine:
-    """Load a graph file, or for `torch` a model folder or a live module, into an engine.
+    """Load a graph file, or for `torch` a live module, into an engine.
 
     `threads`: None is one per core that this process may use. `precision`: "int8" is what an INT8 graph is, with its
     float parts in FP32; "bf16" is OpenVINO's alone, on CPUs that have it. `providers`: ONNX Runtime only, handed on

@@ -11,8 +11,9 @@ import onnx
 from torch import nn
 
 from ..engines import REFERENCE, Batch, load
-from ..engines.torch import input_names, load_module, output_names
+from ..engines.torch import input_names, output_names
 from ..errors import Failure, UserError, nearest
+from ..models.torch_folder import load_module
 from .agree import allowed
 from .clean import clean
 from .names import restore_names

@@ -1,6 +1,6 @@
 """Models made smaller before anything is quantized: width that no score needs, words that no row uses."""
 
-from ..train.states import record_states
+from ..training.states import record_states
 from .carved_folder import save_carved
 from .dynabert import Pruned, train_widths
 from .elastic import Elastic

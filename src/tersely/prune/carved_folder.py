@@ -8,11 +8,11 @@ from typing import Any
 
 from torch import nn
 
-from ..carve import locate
-from ..carve.shape import CONFIG_KEY
 from ..errors import UserError, existing
-from ..families import Family, find
-from ..train.model_folder import save_model
+from ..models.carve import locate
+from ..models.carve.shape import CONFIG_KEY
+from ..models.families import Family, find
+from ..training.model_folder import save_model
 
 
 def save_carved(
@@ -39,7 +39,7 @@ def save_carved(
     shape, config = places.full.to_json(), getattr(model, "config", places.config)
     if getattr(config, CONFIG_KEY, None) != shape:
         what = f"The model's config does not say the shape that the model has ('{CONFIG_KEY}'): it was not carved."
-        raise UserError(what, hint="Carve it first with tersely.carve.carve, or save it with save_pretrained.")
+        raise UserError(what, hint="Carve it first with tersely.models.carve.carve, or save it with save_pretrained.")
     return save_model(model, output_dir, config.to_dict(), source=source, overwrite=overwrite)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import __version__, tasks
 from ..errors import UserError
-from ..folder import NOTES, read_encoder
+from ..models.folder import NOTES, read_encoder
 from ..tasks import Task
 from .choose_tokens import SmallerTokenizer
 from .tables import Tensors, renumber, write_weights

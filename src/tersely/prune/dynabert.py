@@ -13,19 +13,19 @@ import torch
 from torch import nn
 from transformers import TrainingArguments, set_seed
 
-from ..carve import Shape, carve, shape_of, twin
 from ..engines.torch import input_names
 from ..errors import UserError
-from ..families import Family, find
-from ..folder import ModelFolder
 from ..graphs.export import check_input_dtype, export_onnx
 from ..measure.score import Score
+from ..models.carve import Shape, carve, shape_of, twin
+from ..models.families import Family, find
+from ..models.folder import ModelFolder
 from ..progress import SILENT, Progress
-from ..train.batches import Collator, FeatureDataset
-from ..train.isolated import isolated
-from ..train.keep_best import RECORD, KeepBest, score_from_json
-from ..train.resume import fingerprint, resume
-from ..train.scored_run import (
+from ..training.batches import Collator, FeatureDataset
+from ..training.isolated import isolated
+from ..training.keep_best import RECORD, KeepBest, score_from_json
+from ..training.resume import fingerprint, resume
+from ..training.scored_run import (
     CHECKPOINTING,
     check_work,
     forget_checkpoints,
@@ -35,8 +35,8 @@ from ..train.scored_run import (
     scored_arguments,
     write_result,
 )
-from ..train.settings import steps_of
-from ..train.teacher import open_teacher, teacher_marks
+from ..training.settings import steps_of
+from ..training.teacher import open_teacher, teacher_marks
 from .carved_folder import carved_writer
 from .elastic import Elastic
 from .elastic_trainer import ElasticTrainer

@@ -8,10 +8,10 @@ from typing import Any, final
 import torch
 from torch import nn
 
-from ..carve import Shape, Slice, carve, locate, skeleton, slices
 from ..errors import UserError, nearest
-from ..families import Family, find
-from ..train.states import record_states
+from ..models.carve import Shape, Slice, carve, locate, skeleton, slices
+from ..models.families import Family, find
+from ..training.states import record_states
 
 FULL = "full"
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ..engines.torch import as_tuple
-from ..train.distil_trainer import DistilTrainer
+from ..training.distil_trainer import DistilTrainer
 from .elastic import Elastic
 
 

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from ..carve import Places, locate, twin
-from ..carve.places import HEADS, NEURONS
 from ..engines.torch import as_tuple, output_names
 from ..errors import UserError
-from ..families import Family, find
+from ..models.carve import Places, locate, twin
+from ..models.carve.places import HEADS, NEURONS
+from ..models.families import Family, find
 
 Loss = Callable[[Any, Mapping[str, Any]], torch.Tensor]
 """From what the model gave and the batch to the loss, summed over the batch's samples."""

@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..carve import carve, shape_of, twin
 from ..engines.torch import as_tuple, input_names, output_names
 from ..errors import UserError
-from ..families import Family, find
-from ..folder import ModelFolder
+from ..models.carve import carve, shape_of, twin
+from ..models.families import Family, find
+from ..models.folder import ModelFolder
 from ..progress import SILENT, Progress
-from ..train.batches import Collator, FeatureDataset
-from ..train.distil import ONE, kind_of, label_loss
+from ..training.batches import Collator, FeatureDataset
+from ..training.distil import ONE, kind_of, label_loss
 from .importance import Importance, importance, own_predictions
 from .reorder import reorder
 from .settings import PruneSettings

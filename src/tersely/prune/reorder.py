@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from ..carve import locate, twin
-from ..carve.places import HEADS, NEURONS, Cut, Places
-from ..carve.shrink import tensors
 from ..errors import UserError
-from ..families import Family, find
+from ..models.carve import locate, twin
+from ..models.carve.places import HEADS, NEURONS, Cut, Places
+from ..models.carve.shrink import tensors
+from ..models.families import Family, find
 from .importance import Importance
 
 

@@ -10,9 +10,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ..carve import Shape, shape_for
 from ..errors import UserError, nearest
-from ..train.loss_settings import Augment, Criterion, check_losses, function_name, teacher_name
+from ..models.carve import Shape, shape_for
+from ..training.loss_settings import Augment, Criterion, check_losses, function_name, teacher_name
 
 IMPORTANCE = ("labels", "teacher")
 

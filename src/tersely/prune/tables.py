@@ -13,7 +13,7 @@ import torch
 import transformers
 
 from ..errors import UserError
-from ..runtime.positions import SHIFTED
+from ..models.positions import SHIFTED
 
 Tensors = dict[str, torch.Tensor]
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..atomic import check_destination, whole_folder
 from ..errors import UserError, wrong_option
-from ..folder import ModelFolder
+from ..models.folder import ModelFolder
+from ..models.positions import longest
 from ..progress import SILENT, Progress
-from ..runtime.positions import longest
 from ..tasks import Encoder, Feature, Task
-from ..whole import check_destination, whole_folder
 from . import tables
 from .choose_tokens import SmallerTokenizer, changed, choose_tokens, count
 from .cut_folder import write_folder

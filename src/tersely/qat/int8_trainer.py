@@ -10,7 +10,7 @@ from torch import nn
 
 from ..engines.torch import as_tuple
 from ..measure.fidelity import mean_abs_logit_change
-from ..train.distil_trainer import DistilTrainer
+from ..training.distil_trainer import DistilTrainer
 from .model import FakeQuantized
 from .settings import QatSettings
 

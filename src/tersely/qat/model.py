@@ -9,13 +9,13 @@ from typing import Any, final
 import torch
 from torch import nn
 
-from ..carve import twin
 from ..errors import UserError
-from ..families import Family
+from ..models.carve import twin
+from ..models.families import Family
 from ..quant_map import QuantMap, Range
 from ..quantize.targets import Targets
-from ..train.distil import mask_of
-from ..train.states import record_states
+from ..training.distil import mask_of
+from ..training.states import record_states
 from .input_quantizer import LARGEST_WINDOW, InputQuantizer, Sight
 from .linear import FakeQuantLinear, plain_linear
 from .settings import QatSettings

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError, nearest
-from ..folder import ModelFolder
+from ..models.folder import ModelFolder
 from ..quantize.weights import CPU_CLASSES, KINDS
-from ..train.loss_settings import Augment, Criterion, check_losses, check_number, function_name, teacher_name
+from ..training.loss_settings import Augment, Criterion, check_losses, check_number, function_name, teacher_name
 
 MOVING, WINDOW, AT_RUN_TIME = "moving_average_abs_max", "range_abs_max", "abs_max"
 RANGES = (MOVING, WINDOW, AT_RUN_TIME)

@@ -9,21 +9,22 @@ from typing import Any
 
 from transformers import TrainingArguments, set_seed
 
-from ..engines.torch import check_finite, input_names
+from ..engines.torch import input_names
 from ..errors import UserError
-from ..families import find
-from ..folder import ModelFolder
 from ..measure.score import Score
+from ..models.families import find
+from ..models.folder import ModelFolder
+from ..models.torch_folder import check_finite
 from ..progress import SILENT, Progress
 from ..quant_map import QuantMap
 from ..quantize.samples import Samples
 from ..quantize.targets import find_targets
-from ..train.batches import Collator, FeatureDataset
-from ..train.isolated import isolated
-from ..train.keep_best import RECORD, KeepBest, score_from_json
-from ..train.model_folder import save_model
-from ..train.resume import digest, fingerprint, resume
-from ..train.scored_run import (
+from ..training.batches import Collator, FeatureDataset
+from ..training.isolated import isolated
+from ..training.keep_best import RECORD, KeepBest, score_from_json
+from ..training.model_folder import save_model
+from ..training.resume import digest, fingerprint, resume
+from ..training.scored_run import (
     CHECKPOINTING,
     ScoreAtTheStart,
     check_work,
@@ -34,8 +35,8 @@ from ..train.scored_run import (
     scored_arguments,
     write_result,
 )
-from ..train.settings import steps_of
-from ..train.teacher import open_teacher, teacher_marks
+from ..training.settings import steps_of
+from ..training.teacher import open_teacher, teacher_marks
 from .input_quantizer import LARGEST_WINDOW
 from .int8_trainer import NAME, Int8Trainer
 from .model import FakeQuantized

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..data.typed_json import fill
 from ..errors import UserError, existing
-from ..typed import fill
 
 RESULT = "result.json"
 

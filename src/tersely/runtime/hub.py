@@ -17,8 +17,8 @@ from urllib.parse import quote
 from .. import __version__
 from .. import artifact as artifacts
 from ..artifact import MANIFEST, is_artifact
+from ..atomic import whole_folder
 from ..errors import Failure, UserError, missing_package
-from ..whole import whole_folder
 from .remember import cache_folder, unwritable
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from ..artifact import MANIFEST, sha256
+from ..data.typed_json import fill
 from ..engines import GRAPH_ENGINES
 from ..engines.cpu import Cpu, cpu
 from ..errors import Failure, UserError
-from ..typed import fill
 
 FILE = "tune.json"
 

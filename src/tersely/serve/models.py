@@ -14,9 +14,9 @@ from .. import artifact as artifacts
 from .. import runtime
 from ..artifact import Artifact
 from ..errors import UserError
+from ..models.positions import longest
 from ..runtime import Predictor
 from ..runtime.hub import local_folder
-from ..runtime.positions import longest
 from ..tasks import TASKS, Task, facts_of
 from ..tasks.wire import Wire
 from .examples import examples_for, takes_pairs

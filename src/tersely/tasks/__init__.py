@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, cast
 
+from ..data.typed_json import fill
 from ..errors import UserError, nearest
-from ..typed import fill
 from .encoder import Encoder
 from .facts import Facts, Input
 from .own import Own

@@ -15,12 +15,12 @@ import torch
 import transformers
 from torch import nn
 
-from ..carve import Places, Shape, carve, shape_for, slices, twin
-from ..carve.model import carved_class, plain_class
-from ..carve.places import HEADS, NEURONS
-from ..engines.torch import quiet_transformers
 from ..errors import UserError
-from ..families import FAMILIES, Family
+from ..models.carve import Places, Shape, carve, shape_for, slices, twin
+from ..models.carve.model import carved_class, plain_class
+from ..models.carve.places import HEADS, NEURONS
+from ..models.families import FAMILIES, Family
+from ..models.torch_folder import quiet_transformers
 from ..prune import Elastic, Importance, reorder, save_carved
 from .trial import TOLERANCE, Trial, flat
 
@@ -33,7 +33,7 @@ def check_family(family: Family, model: Any, batch: Mapping[str, torch.Tensor] |
     must reach all that is kept and nothing else. `batch`: inputs, where they are not the usual ones. The model given
     is untouched. Seconds for a small model: make `hidden_size` and the like small.
 
-    >>> from tersely.families import find
+    >>> from tersely.models.families import find
     >>> settings = {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 64, "num_hidden_layers": 2}
     >>> check_family(find("bert"), transformers.BertConfig(vocab_size=50, **settings))
     """

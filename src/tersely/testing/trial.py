@@ -10,12 +10,12 @@ import torch
 import transformers
 from torch import nn
 
-from ..carve import locate, twin
-from ..carve.places import NEURONS
 from ..engines.torch import as_tuple, input_names, output_names
 from ..errors import UserError
-from ..families import Family
 from ..graphs.sample import sample_batches
+from ..models.carve import locate, twin
+from ..models.carve.places import NEURONS
+from ..models.families import Family
 from ..tasks import heads
 
 TOLERANCE = 1e-5

@@ -1,0 +1,1 @@
+"""A transformers folder: described, opened, loaded in torch, cut smaller, converted from PaddleNLP's."""

@@ -1,0 +1,84 @@
+"""From a PaddleNLP folder to a transformers folder: the story of `tersely convert`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ... import __version__
+from ...atomic import check_destination, whole_folder
+from ..folder import NOTES
+from ..positions import longest
+from .checkpoint import read_checkpoint
+from .config import make_config
+from .parameters import Mapped, map_parameters
+from .pdparams import Arrays, read_pdparams
+from .safetensors_file import Float32, write_safetensors
+from .sizes import Sizes, read_sizes
+from .tokenizer import make_tokenizer
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What was written: the class that opens it, its labels, how many numbers it has, and what had no place in it."""
+
+    output_dir: Path
+    architecture: str
+    labels: tuple[str, ...]
+    parameters: int
+    left_out: tuple[str, ...]
+    rows_without_token: int
+    """Rows of the table of words that the vocabulary does not number."""
+
+
+def convert_paddle(folder: str | Path, output_dir: str | Path, *, overwrite: bool = False) -> Converted:
+    """Write what `transformers.AutoModel….from_pretrained` reads; needs neither torch nor Paddle.
+
+    Everything is checked before anything is written. The weights become float32.
+    """
+    check_destination(output_dir, overwrite=overwrite)
+    checkpoint = read_checkpoint(folder)
+    arrays = read_pdparams(checkpoint.weights)
+    sizes = read_sizes(checkpoint, arrays)
+    mapped = map_parameters(checkpoint, arrays, sizes)
+    config = make_config(checkpoint, sizes)
+    tokenizer = make_tokenizer(checkpoint, sizes.vocab_size, longest(config) or 0)
+    with whole_folder(output_dir, overwrite=overwrite) as scratch:
+        written = _write_weights(scratch / "model.safetensors", mapped, arrays, sizes)
+        for name, content in {"config.json": _json(config), **tokenizer.contents}.items():
+            (scratch / name).write_bytes(content)
+        files = sorted([NOTES, *(path.name for path in scratch.iterdir())])
+        notes = {"task": {}, "tersely_version": __version__, "files": files}
+        (scratch / NOTES).write_bytes(_json(notes))
+    return Converted(
+        Path(output_dir),
+        config["architectures"][0],
+        tuple(config.get("id2label", {}).values()),
+        written,
+        mapped.left_out,
+        sizes.vocab_size - tokenizer.tokens,
+    )
+
+
+def _write_weights(place: Path, mapped: Mapped, arrays: Arrays, sizes: Sizes) -> int:
+    """Write all tensors; give the count of their numbers."""
+    by_name = {one.name: one for one in mapped.parameters}
+    shapes = {name: one.shape[::-1] if one.transposed else one.shape for name, one in by_name.items()}
+    added: dict[str, Float32] = {}
+    if not sizes.type_vocab_size:
+        # transformers' ERNIE always adds a token type: a table of zeros adds nothing.
+        words = next(name for name in by_name if name.endswith("word_embeddings.weight"))
+        table = np.zeros((2, sizes.embedding_size), np.float32)
+        added[words.replace("word_embeddings", "token_type_embeddings")] = table
+    shapes |= {name: tensor.shape for name, tensor in added.items()}
+    write_safetensors(place, shapes, lambda name: added[name] if name in added else by_name[name].give(arrays))
+    return sum(int(np.prod(shape)) for shape in shapes.values())
+
+
+def _json(content: Mapping[str, Any]) -> bytes:
+    return (json.dumps(content, ensure_ascii=False, indent=2) + "\n").encode("utf-8")

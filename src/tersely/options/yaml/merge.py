@@ -1,0 +1,111 @@
+"""A file's settings as words for the parser that reads what was typed, which wins."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+
+from ...errors import UserError, nearest, wrong_option
+from ..flags import truth
+from .setting import Config, Setting
+
+INSTEAD: dict[str, tuple[str, ...]] = {
+    "calibration_rows": ("batch_size_list", "batch_num_list"),
+    "batch_size_list": ("calibration_rows",),
+    "batch_num_list": ("calibration_rows",),
+    "warmup_steps": ("warmup_ratio",),
+    "warmup_ratio": ("warmup_steps",),
+    "num_train_epochs": ("max_steps",),
+    "train_file": ("dataset",),
+    "eval_file": ("dataset",),
+    "dataset": ("train_file", "eval_file"),
+    "use_cpu": ("device",),
+    "device": ("use_cpu",),
+}
+"""What was typed stands in the place of other options of the file, which would contradict it."""
+
+
+@dataclass(frozen=True)
+class Flags:
+    """A parser's flags by option; `check` says what else is wrong with a setting, `repeated` has a flag a word."""
+
+    parser: argparse.ArgumentParser
+    check: Callable[[Setting], None] = lambda setting: None
+    repeated: Collection[str] = field(default=("strategy",))
+
+    def action(self, option: str) -> argparse.Action | None:
+        """What the parser does with an option; None where it does not know it."""
+        found: argparse.Action | None = self.parser._option_string_actions.get(f"--{option}")
+        return found
+
+    def takes_several(self, option: str) -> bool:
+        """Whether the flag takes a list."""
+        action = self.action(option)
+        return action is not None and action.nargs in ("+", "*") and option not in self.repeated
+
+    def typed(self, words: Sequence[str]) -> set[str]:
+        """The options that were typed, an alias as the option that it stands for."""
+        names = {word[2:].partition("=")[0] for word in words if word.startswith("--")}
+        return {action.dest if (action := self.action(name)) else name for name in names}
+
+
+def beside(config: Config, words: Sequence[str], flags: Flags) -> Config:
+    """What of the file counts beside what was typed."""
+    typed = flags.typed(words)
+    untyped = {name: one for name, one in config.settings.items() if name not in typed}
+    instead = {other: f"--{name} was typed" for name in sorted(typed) for other in INSTEAD.get(name, ())}
+    return replace(config, settings=untyped).without(instead)
+
+
+def as_words(config: Config, flags: Flags) -> list[str]:
+    """The settings as they would be typed, each checked."""
+    said: list[str] = []
+    for setting in config.settings.values():
+        try:
+            meant = _split(setting, flags)
+            said += _words(meant, flags)
+            flags.check(meant)
+        except UserError as error:
+            raise UserError(error.what, where=setting.where, hint=error.hint) from None
+    return said
+
+
+def _split(setting: Setting, flags: Flags) -> Setting:
+    """A text for a list is its words, as a shell has it."""
+    if len(setting.words) == 1 and flags.takes_several(setting.option):
+        return replace(setting, words=tuple(word for word in re.split(r"[,\s]+", setting.words[0]) if word))
+    return setting
+
+
+def _words(setting: Setting, flags: Flags) -> list[str]:
+    flag, words, action = f"--{setting.option}", setting.words, flags.action(setting.option)
+    if setting.option in flags.repeated:
+        return [f"{flag}={word}" for word in words]
+    if flags.takes_several(setting.option):
+        return [flag, *(_checked(word, setting, action) for word in words)]
+    if len(words) != 1:
+        raise UserError(f"The '{flag}' option takes one value. Got {len(words)}.")
+    if action is not None and action.nargs == 0:
+        return [flag] if _read(truth, words[0], setting) else []
+    return [f"{flag}={_checked(words[0], setting, action)}"]
+
+
+def _checked(word: str, setting: Setting, action: argparse.Action | None) -> str:
+    if action is not None:
+        value = _read(action.type, word, setting) if callable(action.type) else word
+        if action.choices is not None and value not in action.choices:
+            hint = nearest(word, map(str, action.choices))
+            raise wrong_option(setting.option, f"cannot be '{word}'.", hint=hint)
+    return word
+
+
+def _read(type_: Callable[[str], object], word: str, setting: Setting) -> object:
+    try:
+        return type_(word)
+    except argparse.ArgumentTypeError as error:
+        raise UserError(f"The '--{setting.option}' option: {error}.", option=setting.option) from None
+    except (TypeError, ValueError):
+        kind = {int: "a whole number", float: "a number"}.get(type_, "something else")  # type: ignore[call-overload]
+        raise wrong_option(setting.option, f"must be {kind}. Got '{word}'.") from None

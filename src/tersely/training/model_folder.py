@@ -1,0 +1,57 @@
+"""A model as a folder that every command of Tersely opens: weights, config, tokenizer, the task's settings."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from transformers import PreTrainedModel
+
+from .. import __version__
+from ..atomic import whole_folder
+from ..models.carve.model import plain_class, write_code
+from ..models.carve.shape import CONFIG_KEY
+from ..models.folder import NOTES, TOKENIZER_FILES, read_notes
+from ..models.torch_folder import check_finite, quiet_transformers
+
+
+def save_model(
+    model: Any,
+    output_dir: str | Path,
+    config: Mapping[str, Any] | None = None,
+    *,
+    source: str | Path | None = None,
+    overwrite: bool = False,
+    beside: Callable[[Path], None] | None = None,
+) -> Path:
+    """Write a model, carved or not; the folder appears whole or not at all.
+
+    `config`: what config.json holds for a module that is none of transformers'. `source`: the folder whose
+    tokenizer and task settings go along. `beside` writes further files into the folder.
+    """
+    check_finite(model)
+    with whole_folder(output_dir, overwrite=overwrite) as scratch:
+        if isinstance(model, PreTrainedModel):
+            with quiet_transformers():
+                model.save_pretrained(scratch)
+            if getattr(model.config, CONFIG_KEY, None) is not None:
+                write_code(scratch, plain_class(type(model)))
+        else:  # a module of the user's own around an encoder: only its owner can build it
+            safetensors.torch.save_model(model, str(scratch / "model.safetensors"), metadata={"format": "pt"})
+            (scratch / "config.json").write_text(json.dumps(config or {}, indent=2) + "\n", encoding="utf-8")
+        if source is not None:
+            for name in TOKENIZER_FILES:
+                if (Path(source) / name).is_file():
+                    shutil.copyfile(Path(source) / name, scratch / name)
+        if beside is not None:
+            beside(scratch)
+        files = sorted([NOTES, *(path.name for path in scratch.iterdir())])
+        content = {"task": read_notes(source) if source else {}, "tersely_version": __version__, "files": files}
+        (scratch / NOTES).write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        for path in scratch.iterdir():
+            path.chmod(path.stat().st_mode | 0o044)  # safetensors writes for the owner alone; servers run as others
+    return Path(output_dir)
