@@ -12,12 +12,11 @@ from typing import Any
 from uvicorn import Config, Server
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from .exchange import JSON, refusal_body
-from .limits import MAX_HEAD, Refusal
+from .request import JSON, Refusal
+from .server_options import MAX_HEAD
 
 LINGER = 1.0
 """Seconds for which a draining server still listens on open connections: a request may be on its way already."""
-
 
 CONTINUE = b"HTTP/1.1 100 "
 """How the line begins that asks for a body: it is no answer, and not held back."""
@@ -149,7 +148,7 @@ class Connection(HttpToolsProtocol):
     def _send_refusal(self) -> None:
         if self.transport.is_closing():
             return
-        body = refusal_body(TOO_LARGE)
+        body = TOO_LARGE.body()
         headers = [
             *self.server_state.default_headers,
             (b"content-type", JSON),

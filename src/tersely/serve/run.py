@@ -19,8 +19,8 @@ from ..errors import UserError
 from .app import App
 from .connection import LINGER, Connection, PatientServer
 from .engine_trial import fastest_engines
-from .models import Model, check_folders, open_model
-from .settings import Settings
+from .models import ServedModel, check_folders, open_model
+from .server_options import ServerOptions
 
 BACKLOG = 2048
 KEEP_ALIVE = 65
@@ -34,31 +34,31 @@ class Joined(Protocol):
         """Wait for its end."""
 
 
-def run(settings: Settings, started: Callable[[str], None]) -> None:
+def run(options: ServerOptions, started: Callable[[str], None]) -> None:
     """Serve; `started` is told the address when requests are taken. Ends on SIGTERM or Ctrl-C, all answered."""
-    check_folders(settings.folders)
-    listening = bind(settings.host, settings.port)
+    check_folders(options.folders)
+    listening = bind(options.host, options.port)
     address = address_of(listening)
-    if settings.engine == "auto":
-        found = fastest_engines(settings.folders, settings.threads_of_a_stream)
-        settings = replace(settings, engines=found)
-    if settings.workers == 1:
-        models = open_models(settings)
+    if options.engine == "auto":
+        found = fastest_engines(options.folders, options.threads_of_a_stream)
+        options = replace(options, engines=found)
+    if options.workers == 1:
+        models = open_models(options)
         with last_signals() as told:
-            serve(models, settings, listening, lambda: started(address), told=told)
+            serve(models, options, listening, lambda: started(address), told=told)
         return
     from .workers import supervise
 
-    supervise(settings, listening, lambda: started(address))
+    supervise(options, listening, lambda: started(address))
 
 
-def open_models(settings: Settings) -> dict[str, Model]:
+def open_models(options: ServerOptions) -> dict[str, ServedModel]:
     """Load every model that was named, to be kept as long as the process lives."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a few short texts at a time are not worth its threads
-    threads, streams = settings.threads_of_a_stream, settings.streams
+    threads, streams = options.threads_of_a_stream, options.streams
     opened = {
-        name: open_model(name, folder, settings.engines.get(name, settings.engine), threads, streams)
-        for name, folder in settings.folders.items()
+        name: open_model(name, folder, options.engines.get(name, options.engine), threads, streams)
+        for name, folder in options.folders.items()
     }
     gc.collect()
     gc.freeze()  # looking for garbage in all that is loaded stopped every answer for 40 ms each few seconds
@@ -66,8 +66,8 @@ def open_models(settings: Settings) -> dict[str, Model]:
 
 
 def serve(
-    models: Mapping[str, Model],
-    settings: Settings,
+    models: Mapping[str, ServedModel],
+    options: ServerOptions,
     listening: socket.socket,
     started: Callable[[], None],
     parent: Joined | None = None,
@@ -77,8 +77,8 @@ def serve(
 
     `told` holds signals that came before there was a server to heed them.
     """
-    limits = settings.limits
-    app = App(models, limits, settings.api_key, settings.streams)
+    limits = options.limits
+    app = App(models, limits, options.api_key, options.streams)
     config = Config(
         app,
         http=Connection,

@@ -19,13 +19,13 @@ from typing import Any
 from ..artifact import FormatWarning
 from ..errors import Failure, UserError
 from .metrics import FOLDER
-from .settings import Settings
+from .server_options import ServerOptions
 
 PAUSE = 1.0
 """Seconds before a worker that died is started anew."""
 
 
-def supervise(settings: Settings, listening: socket.socket, started: Callable[[], None]) -> None:
+def supervise(options: ServerOptions, listening: socket.socket, started: Callable[[], None]) -> None:
     """Run the workers until a signal says stop; all that they took is answered.
 
     They share one listening socket: what a worker that dies had not yet accepted, the others do.
@@ -33,14 +33,14 @@ def supervise(settings: Settings, listening: socket.socket, started: Callable[[]
     with tempfile.TemporaryDirectory(prefix="tersely-metrics-") as folder:
         os.environ[FOLDER] = folder
         try:
-            _Workers(settings, listening).run(started)
+            _Workers(options, listening).run(started)
         finally:
             del os.environ[FOLDER]
 
 
 class _Workers:
-    def __init__(self, settings: Settings, listening: socket.socket) -> None:
-        self._settings, self._listening = settings, listening
+    def __init__(self, options: ServerOptions, listening: socket.socket) -> None:
+        self._options, self._listening = options, listening
         self._context = multiprocessing.get_context("spawn")  # engines' threads do not survive a fork
         self._stop_reader, self._stop_writer = socket.socketpair()
         self._stop_writer.setblocking(False)
@@ -48,7 +48,7 @@ class _Workers:
     def run(self, started: Callable[[], None]) -> None:
         before = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
-            workers = [self._start() for _ in range(self._settings.workers)]
+            workers = [self._start() for _ in range(self._options.workers)]
             try:
                 if self._all_ready(workers):
                     started()
@@ -61,7 +61,7 @@ class _Workers:
 
     def _start(self) -> tuple[BaseProcess, Connection]:
         ours, theirs = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=_work, args=(self._settings, self._listening, theirs), daemon=True)
+        process = self._context.Process(target=_work, args=(self._options, self._listening, theirs), daemon=True)
         process.start()
         theirs.close()
         return process, ours
@@ -101,7 +101,7 @@ class _Workers:
         for process, _ in workers:
             if process.is_alive():
                 process.terminate()
-        limits = self._settings.limits
+        limits = self._options.limits
         latest = time.monotonic() + limits.timeout + limits.client_timeout + 5
         for process, _ in workers:
             process.join(max(0.0, latest - time.monotonic()))
@@ -120,16 +120,16 @@ def _forget(worker: int) -> None:
     mark_process_dead(worker)  # type: ignore[no-untyped-call]
 
 
-def _work(settings: Settings, listening: socket.socket, said: Connection) -> None:
+def _work(options: ServerOptions, listening: socket.socket, said: Connection) -> None:
     """Be a worker: say when requests are taken, or what was wrong."""
     from .run import last_signals, open_models, serve
 
     parent = multiprocessing.parent_process()
     warnings.simplefilter("ignore", FormatWarning)  # the first process, which reads the manifests, has told it
     try:
-        models = open_models(settings)  # a signal that comes meanwhile ends the process
+        models = open_models(options)  # a signal that comes meanwhile ends the process
     except UserError as error:
         said.send(error)
         return
     with last_signals() as told:
-        serve(models, settings, listening, lambda: said.send("ready"), parent, told)
+        serve(models, options, listening, lambda: said.send("ready"), parent, told)
