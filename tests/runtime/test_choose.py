@@ -17,8 +17,18 @@ from tersely.engines.cpu import CLASSES, cpu
 from tersely.engines.saturation import effective_class
 from tersely.errors import Failure, UserError
 from tersely.runtime import ClassWarning, choose
-from tersely.runtime.choose import RANK, pairs, ranked, remembered_first
-from tersely.runtime.remember import FILE, Remembered, cache_folder, prepare, recall, remember
+from tersely.runtime.choose import (
+    FILE,
+    RANK,
+    Remembered,
+    cache_folder,
+    pairs,
+    prepare,
+    ranked,
+    recall,
+    remember,
+    remembered_first,
+)
 from tiny_artifacts import OWN, PLAIN, SHARED, make, make_int8, reseal
 
 HERE = cpu()

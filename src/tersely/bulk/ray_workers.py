@@ -18,7 +18,7 @@ from typing import Any
 from .. import __version__
 from .. import artifact as artifacts
 from ..errors import Failure, UserError, missing_package
-from ..runtime.remember import cache_folder
+from ..runtime.choose import cache_folder
 from .read_parts import Part
 from .run import Answerer, Job
 from .teamwork import Event, Refused, tried

@@ -18,7 +18,7 @@ from ..measure.check import FILE as PROBE
 from ..measure.check import read_probe
 from ..models.positions import longest
 from ..runtime import Predictor
-from ..runtime.hub import local_folder
+from ..runtime.predictor import local_folder
 from ..tasks import TASKS, Encoder, Task, facts_of
 from ..tasks.wire import Sample, Wire
 
