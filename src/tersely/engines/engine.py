@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ..errors import UserError, missing_package, nearest
 from .facts import ENGINES, EngineFacts
@@ -38,15 +38,29 @@ class Engine(Protocol):
         """`input_ids`, `attention_mask`, … [rows, length] to the model's outputs, in its own order."""
 
 
-def pick(batch: Batch, names: tuple[str, ...]) -> dict[str, NDArray[np.integer[Any]]]:
-    """Take from a batch what a model wants; say so if something is missing."""
-    missing = [name for name in names if name not in batch]
+def feed(batch: Batch, types: Mapping[str, DTypeLike]) -> dict[str, NDArray[Any]]:
+    """Take from a batch what a model wants, in the model's own types; say so if something is missing."""
+    missing = [name for name in types if name not in batch]
     if missing:
         raise UserError(
             f"The model takes the input '{missing[0]}', which the batch does not have.",
             hint=f"The batch has: {', '.join(batch) or 'nothing'}.",
         )
-    return {name: batch[name] for name in names}
+    return {name: np.ascontiguousarray(batch[name], dtype=kind) for name, kind in types.items()}
+
+
+def input_types(named: Mapping[str, str], known: Mapping[str, DTypeLike], path: str | Path) -> dict[str, DTypeLike]:
+    """NumPy's types of a graph's inputs, by name; `named` are the engine's own words for them."""
+    for name, kind in named.items():
+        if kind not in known:
+            raise UserError(f"The input '{name}' is of type {kind}, not integer.", where=str(path))
+    return {name: known[kind] for name, kind in named.items()}
+
+
+def unloadable(engine: str, reason: str, path: str | Path) -> UserError:
+    """What is raised where an engine's library does not load a graph."""
+    hint = f"The file may be damaged, or made for a newer {engine}."
+    return UserError(f"{engine} cannot load this graph: {reason}", where=str(path), hint=hint)
 
 
 def installed(among: Iterable[str] = ENGINES) -> tuple[str, ...]:
