@@ -14,7 +14,7 @@ import os
 import platform
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,11 @@ from typing import Any
 from .. import engines
 from ..artifact import MANIFEST, Artifact, Graph, sha256
 from ..data.typed_json import fill
-from ..engines.cpu import CLASSES, cpu, threads_or_all
-from ..engines.facts import ranking
+from ..engines.cpu import cpu, threads_or_all
 from ..engines.saturation import PRODUCTS, effective_class, saturates
 from ..errors import Failure, UserError
 
 FILE = "tune.json"
-RANK: Mapping[str, tuple[tuple[str, str], ...]] = {name: ranking(name) for name in CLASSES}
-"""(precision, engine) by CPU class, the fastest first, as the engines' own facts say."""
 
 
 class ClassWarning(UserWarning):
@@ -70,11 +67,8 @@ def choose(
     if engine != "auto":
         picked = pairs(opened, engine)
         if not picked:
-            raise UserError(
-                f"The artifact has no graph for engine '{engine}'.",
-                where=str(opened.folder),
-                hint=f"It has: {', '.join(offered_engines(opened)) or 'none'}.",
-            )
+            hint = f"It has: {', '.join(offered_engines(opened)) or 'none'}."
+            raise UserError(f"The artifact has no graph for engine '{engine}'.", where=str(opened.folder), hint=hint)
     else:
         picked = _installed(opened)
         if precision is None:
@@ -105,7 +99,7 @@ def offered_engines(opened: Artifact) -> list[str]:
 
 
 def ranked(graphs: Sequence[Graph], class_of: Callable[[Graph, str], str]) -> list[Pair]:
-    """Order graphs × engines: those that are right first, then by `RANK`, an engine's own graph, the order listed.
+    """Order graphs × engines: those that are right first, then by rank, an engine's own graph, the order listed.
 
     >>> both = Graph("both.onnx", ("openvino", "onnxruntime"), "int8")
     >>> [pair.engine for pair in ranked([both], lambda graph, engine: "avx2")]
@@ -118,27 +112,25 @@ def ranked(graphs: Sequence[Graph], class_of: Callable[[Graph, str], str]) -> li
 def remembered_first(offered: Sequence[Pair], found: Remembered | None) -> list[Pair]:
     """Put what was remembered first, in its precision, if it is still offered and as right as the best by rank."""
     for pair in offered:
-        named = found is not None and (pair.graph.path, pair.engine) == (found.graph, found.engine)
-        if found is not None and named and pair.fits == offered[0].fits:
+        if found and (pair.graph.path, pair.engine, pair.fits) == (found.graph, found.engine, offered[0].fits):
             return [replace(pair, graph=replace(pair.graph, precision=found.precision)), *offered]
     return list(offered)
 
 
-def _rank(pair: Pair) -> int:
-    order = RANK.get(pair.cpu_class, RANK["other"])
-    wanted = (pair.graph.precision, pair.engine)
-    return order.index(wanted) if wanted in order else len(order)
+def _rank(pair: Pair) -> float:
+    facts = engines.ENGINES.get(pair.engine)
+    return (
+        float("inf") if facts is None else facts.ranks.get(pair.graph.precision, {}).get(pair.cpu_class, float("inf"))
+    )
 
 
 def _installed(opened: Artifact) -> list[Pair]:
     found = [pair for pair in pairs(opened) if pair.engine in engines.installed()]
     if not found:
-        names = ", ".join(offered_engines(opened)) or "it names none"
-        raise UserError(
-            f"No engine for this artifact is installed here ({names}).",
-            where=str(opened.folder),
-            hint="Install one with: pip install onnxruntime",
+        what = (
+            f"No engine for this artifact is installed here ({', '.join(offered_engines(opened)) or 'it names none'})."
         )
+        raise UserError(what, where=str(opened.folder), hint="Install one with: pip install onnxruntime")
     return found
 
 
@@ -175,25 +167,17 @@ def remember(folder: Path, choices: Mapping[int, Remembered]) -> Path:
     for threads, choice in choices.items():
         circumstances = _circumstances(folder, threads)
         content[_key(circumstances)] = {"choice": asdict(choice), "for": circumstances}
-    text = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
-    try:
-        with tempfile.NamedTemporaryFile("w", dir=place.parent, delete=False, encoding="utf-8") as stream:
-            stream.write(text)
-        Path(stream.name).replace(place)
-    except OSError as error:
-        raise unwritable(error, place) from None
+    with writing_cache(place):
+        write_cached(place, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
     return place
 
 
 def prepare() -> Path:
     """The file to write to, its folder made: asked before a long measurement."""
     place = cache_folder() / FILE
-    try:
+    with writing_cache(place):
         place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=place.parent):
-            pass
-    except OSError as error:
-        raise unwritable(error, place) from None
+        tempfile.TemporaryFile(dir=place.parent).close()
     return place
 
 
@@ -246,7 +230,19 @@ def _read(place: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def unwritable(error: OSError, place: Path) -> Failure:
-    """What is raised where the cache cannot be written."""
-    hint = "Name a folder that can be written to in $TERSELY_CACHE."
-    return Failure(f"The cache cannot be written: {error.strerror}.", where=str(place), hint=hint)
+def write_cached(place: Path, text: str) -> None:
+    """Write a file of the cache, in one step to whoever reads it meanwhile."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=place.parent, delete=False, encoding="utf-8") as stream:
+        stream.write(text)
+    Path(stream.name).replace(place)
+
+
+@contextlib.contextmanager
+def writing_cache(place: Path) -> Iterator[None]:
+    """Say in one line that the cache cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        hint = "Name a folder that can be written to in $TERSELY_CACHE."
+        raise Failure(f"The cache cannot be written: {error.strerror}.", where=str(place), hint=hint) from None

@@ -6,7 +6,6 @@ import contextlib
 import glob
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from .. import artifact as artifacts
 from ..artifact import MANIFEST, is_artifact
 from ..atomic import whole_folder
 from ..errors import Failure, UserError, missing_package
-from .choose import cache_folder, unwritable
+from .choose import cache_folder, write_cached, writing_cache
 from .predictor import HUB
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ def _download(address: Address, commit: str, place: Path) -> None:
     from filelock import FileLock  # huggingface_hub brings it
 
     api = _api()
-    try:
+    with writing_cache(place):
         place.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(address.home() / f"{commit}.lock"):  # workers that begin together download once
             if is_artifact(place):
@@ -119,20 +118,14 @@ def _download(address: Address, commit: str, place: Path) -> None:
                 api.snapshot_download(address.repository, revision=commit, local_dir=scratch, allow_patterns=names)
                 shutil.rmtree(scratch / ".cache", ignore_errors=True)  # notes of huggingface_hub
                 artifacts.checked_manifest(scratch)
-    except OSError as error:
-        raise unwritable(error, place) from None
 
 
 def _keep_commit(address: Address, commit: str) -> None:
     """Note which commit the revision is, for times without connection; a cache that is only read goes without."""
     place = _commit_file(address)
     with contextlib.suppress(OSError):
-        if place.is_file() and place.read_text(encoding="utf-8").strip() == commit:
-            return
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=place.parent, delete=False, encoding="utf-8") as stream:
-            stream.write(f"{commit}\n")
-        Path(stream.name).replace(place)
+        if not place.is_file() or place.read_text(encoding="utf-8").strip() != commit:
+            write_cached(place, f"{commit}\n")
 
 
 def _commit_file(address: Address) -> Path:
