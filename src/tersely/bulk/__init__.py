@@ -2,12 +2,11 @@
 
 from .ray_workers import ray_actors
 from .read_parts import LineRows, Part, RowFile
-from .run import Answering, Job, answer_file, answerer, fingerprint, one_by_one
+from .run import Job, answer_file, answerer, fingerprint, one_by_one
 from .teamwork import Processes, answered
 from .write_parts import format_of
 
 __all__ = [
-    "Answering",
     "Job",
     "LineRows",
     "Part",

@@ -21,7 +21,7 @@ from ..errors import Failure, UserError, missing_package
 from ..runtime.choose import cache_folder
 from .read_parts import Part
 from .run import Answerer, Job
-from .teamwork import Event, Refused, tried
+from .teamwork import Event, result_of
 
 LOCAL, AUTO = "local", "auto"
 PATIENCE = 5.0
@@ -97,8 +97,8 @@ class RayActors:
         largest = max((node["Resources"].get("CPU", 0) for node in self.ray.nodes() if node["Alive"]), default=0)
         if largest < self.job.threads:
             self.close()
-            what = f"No machine of the cluster has {self.job.threads} cores; the largest has {largest:g}."
-            raise UserError(f"{what[:-1]} (option '--threads').", hint="Give a smaller number.")
+            what = f"No machine of the cluster has {self.job.threads} cores; the largest has {largest:g}"
+            raise UserError(f"{what} (option '--threads').", hint="Give a smaller number.")
 
 
 def connect(address: str) -> Any:
@@ -142,33 +142,27 @@ def _nobody(address: str, why: str) -> UserError:
 class _Actor:
     """One runtime on some machine."""
 
+    answerer: Answerer
+
     def __init__(self, job: Job, version: str) -> None:
         self.job, self.version = job, version
-        self.answerer: Answerer | None = None
 
-    def open(self, files: dict[str, Any]) -> Refused | None:
-        """Unpack the artifact and load it; nothing is given where that went well."""
-        opened = tried(lambda: self._open(files))
-        if isinstance(opened, Refused):
-            return opened
-        self.answerer = opened
-        return None
+    def open(self, files: dict[str, Any]) -> Any:
+        """Unpack the artifact and load it; gives an error or None."""
+        return result_of(lambda: self._open(files))
 
     def answer(self, examples: list[Any]) -> Any:
-        """The bytes of a part."""
-        answerer = self.answerer
-        if answerer is None:
-            return Refused("The worker was not opened.", failed=True)
-        return tried(lambda: answerer(examples))
+        """Give the bytes of a part, or an error."""
+        return result_of(lambda: self.answerer(examples))
 
-    def _open(self, files: dict[str, Any]) -> Answerer:
+    def _open(self, files: dict[str, Any]) -> None:
         import ray
 
         if __version__ != self.version:
             what = f"A machine of the cluster has tersely {__version__}, this one {self.version}."
             raise UserError(what, hint="Install the same version everywhere.")
-        content: Files = dict(zip(files, ray.get(list(files.values())), strict=True))
-        return replace(self.job, folder=unpacked(content)).open()
+        content = dict(zip(files, ray.get(list(files.values())), strict=True))
+        self.answerer = replace(self.job, folder=unpacked(content)).open()
 
 
 def packed(folder: Path) -> Files:

@@ -13,6 +13,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
@@ -26,39 +27,22 @@ TRIES = 3
 MEMORY = "Was it out of memory? Try fewer --workers or a smaller --batch_size."
 
 
-@dataclass(frozen=True)
-class Refused:
-    """An error on its way from a worker to the user; `bug`: where it came from, if it is not the user's to mend."""
-
-    what: str
-    where: str | None = None
-    hint: str | None = None
-    failed: bool = False
-    bug: str | None = None
-
-    def error(self) -> Exception:
-        """Put it together again."""
-        if self.bug is not None:
-            return RuntimeError(f"A worker failed with {self.what}\n{self.bug}")
-        return (Failure if self.failed else UserError)(self.what, where=self.where, hint=self.hint)
-
-
-def tried(work: Callable[[], Any]) -> Any:
-    """What the work gives, or why it gives nothing: a value that can be sent, which not every error can."""
+def result_of(work: Callable[[], Any]) -> Any:
+    """What the work gives, or the error that it ended with, in a form that can be sent to another process."""
     try:
         return work()
-    except UserError as error:
-        return Refused(error.what, error.where, error.hint, isinstance(error, Failure))
+    except UserError as error:  # of a plain type: not every other can be sent
+        return (Failure if isinstance(error, Failure) else UserError)(error.what, where=error.where, hint=error.hint)
     except Exception as error:  # noqa: BLE001 - raised again in the first process
-        return Refused(f"{type(error).__name__}: {error}", bug=traceback.format_exc())
+        return RuntimeError(f"A worker failed with {type(error).__name__}: {error}\n{traceback.format_exc()}")
 
 
 @dataclass(frozen=True)
 class Event:
-    """A worker is ready (`content` None), has answered (bytes), refuses, or has ended (`ended` says how)."""
+    """A worker is ready (`content` None), has answered (bytes), has failed (an error), or has ended (`ended`)."""
 
     worker: Any
-    content: bytes | Refused | None = None
+    content: bytes | Exception | None = None
     ended: str | None = None
 
 
@@ -104,8 +88,8 @@ class _Round:
         while ahead is not None or self.busy:
             for event in self.team.events():
                 part = self.busy.pop(event.worker, None)
-                if isinstance(event.content, Refused):
-                    raise event.content.error()
+                if isinstance(event.content, Exception):
+                    raise event.content
                 if event.ended is not None:
                     self._replace(event, part)
                 else:
@@ -195,12 +179,8 @@ def _work(job: Job, connection: Connection) -> None:
     """Answer parts until the other end of the pipe is closed, or gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one decides
     warnings.simplefilter("ignore")  # what there is to warn of, the first process has told already
-    answer: Answerer | Refused = tried(job.open)
+    answer: Answerer | Exception = result_of(job.open)
     with contextlib.suppress(EOFError, OSError):
-        if isinstance(answer, Refused):
-            connection.send(answer)
-            return
-        connection.send(None)
-        while True:
-            examples = connection.recv()
-            connection.send(tried(lambda examples=examples: answer(examples)))  # type: ignore[misc]
+        connection.send(answer if isinstance(answer, Exception) else None)
+        while not isinstance(answer, Exception):
+            connection.send(result_of(partial(answer, connection.recv())))
