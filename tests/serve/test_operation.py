@@ -154,9 +154,9 @@ from tersely.serve.server_options import ServerOptions
 
 settings = ServerOptions({"text": sys.argv[1]}, "127.0.0.1", 0, "onnxruntime", 1, 1, 1)
 models = open_models(settings)
-with last_signals() as told:
+with last_signals() as early:
     os.kill(os.getpid(), signal.SIGTERM)
-    serve(models, settings, bind("127.0.0.1", 0), lambda: None, told=told)
+    serve(models, settings, bind("127.0.0.1", 0), lambda: None, early_signals=early)
 """
 
 

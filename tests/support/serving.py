@@ -82,7 +82,7 @@ def in_thread(
     settings = ServerOptions(folders, port=0, api_key=api_key, limits=limits or Limits())
     listening, until, ready = bind(settings.host, 0), _Until(), threading.Event()
     address = address_of(listening)
-    thread = threading.Thread(target=serve, args=(models, settings, listening, ready.set, until))
+    thread = threading.Thread(target=serve, args=(models, settings, listening, ready.set, until.join))
     thread.start()
     try:
         assert ready.wait(30)

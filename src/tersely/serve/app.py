@@ -116,9 +116,11 @@ class Reply(NamedTuple):
 class Endpoint:
     """`POST /models/<name>`: one model, asked in SimpleServing's shape."""
 
-    def __init__(self, model: ServedModel, batcher: Batcher, limits: Limits, *, tensors: bool = False) -> None:
+    tensors = False
+
+    def __init__(self, model: ServedModel, batcher: Batcher, limits: Limits) -> None:
         self.model, self.batcher, self.limits = model, batcher, limits
-        self.schemas = offered(model, tensors=tensors)
+        self.schemas = offered(model, tensors=self.tensors)
 
     async def answer(self, scope: Scope, body: bytes) -> Reply:
         """Answer a request, or raise `Refusal`."""
@@ -131,8 +133,7 @@ class Endpoint:
 class InferEndpoint(Endpoint):
     """`POST /v2/models/<name>/infer`: one model, asked by the Open Inference Protocol."""
 
-    def __init__(self, model: ServedModel, batcher: Batcher, limits: Limits) -> None:
-        super().__init__(model, batcher, limits, tensors=True)
+    tensors = True
 
     async def answer(self, scope: Scope, body: bytes) -> Reply:
         """Answer a request, in JSON or with binary tensors, or raise `Refusal`."""

@@ -195,8 +195,6 @@ async def _not_here(request: Request) -> Response:
     raise HTTPException(404)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    headers = error.headers if isinstance(error, HTTPException) else None
-    sentence = _SENTENCES.get(status, "This request cannot be answered.")
-    return JSONResponse({"error": sentence}, status, headers=headers)
+async def _refused(request: Request, error: Any) -> Response:
+    sentence = _SENTENCES.get(error.status_code, "This request cannot be answered.")
+    return JSONResponse({"error": sentence}, error.status_code, headers=error.headers)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import signal
 import socket
 import sys
 import tempfile
@@ -16,9 +15,12 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from prometheus_client.multiprocess import mark_process_dead
+
 from ..artifact import FormatWarning
 from ..errors import Failure, UserError
 from .metrics import FOLDER
+from .run import last_signals, open_models, serve, stop_signals
 from .server_options import ServerOptions
 
 PAUSE = 1.0
@@ -46,8 +48,7 @@ class _Workers:
         self._stop_writer.setblocking(False)
 
     def run(self, started: Callable[[], None]) -> None:
-        before = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
+        with stop_signals(self._stop):
             workers = [self._start() for _ in range(self._options.workers)]
             try:
                 if self._all_ready(workers):
@@ -55,9 +56,6 @@ class _Workers:
                     self._keep(workers)
             finally:
                 self._end(workers)
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _start(self) -> tuple[BaseProcess, Connection]:
         ours, theirs = self._context.Pipe(duplex=False)
@@ -91,7 +89,8 @@ class _Workers:
                 sys.stderr.write(
                     f"tersely: worker {process.pid} ended (exit code {process.exitcode}): a new one starts\n"
                 )
-                _forget(process.pid or 0)
+                # What it had waiting no longer counts; its requests do.
+                mark_process_dead(process.pid or 0)  # type: ignore[no-untyped-call]
                 if self._stop_reader in wait([self._stop_reader], timeout=PAUSE):
                     return
                 workers[place] = self._start()
@@ -113,17 +112,8 @@ class _Workers:
             self._stop_writer.send(b"x")
 
 
-def _forget(worker: int) -> None:
-    """Let what a dead worker had waiting no longer count; its requests do."""
-    from prometheus_client.multiprocess import mark_process_dead
-
-    mark_process_dead(worker)  # type: ignore[no-untyped-call]
-
-
 def _work(options: ServerOptions, listening: socket.socket, said: Connection) -> None:
     """Be a worker: say when requests are taken, or what was wrong."""
-    from .run import last_signals, open_models, serve
-
     parent = multiprocessing.parent_process()
     warnings.simplefilter("ignore", FormatWarning)  # the first process, which reads the manifests, has told it
     try:
@@ -131,5 +121,5 @@ def _work(options: ServerOptions, listening: socket.socket, said: Connection) ->
     except UserError as error:
         said.send(error)
         return
-    with last_signals() as told:
-        serve(models, options, listening, lambda: said.send("ready"), parent, told)
+    with last_signals() as early:
+        serve(models, options, listening, lambda: said.send("ready"), parent.join if parent else None, early)
