@@ -16,7 +16,7 @@ import yaml
 from tersely import __version__
 from tersely.engines.cpu import CLASSES
 from tersely.models.families import FAMILIES
-from tersely.serve.limits import DEEPEST, MAX_HEAD, Limits
+from tersely.serve.server_options import DEEPEST, MAX_HEAD, Limits
 
 ROOT = Path(__file__).parents[1]
 GITHUB = ROOT / ".github"

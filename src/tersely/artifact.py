@@ -23,6 +23,9 @@ SEAL = "manifest_sha256"
 _SEALED = re.compile(rb'(?P<body>.*\n)  "%s": "(?P<digest>[0-9a-f]{64})"\n\}\n' % SEAL.encode(), re.DOTALL)
 
 
+_warned: set[Path] = set()
+
+
 class FormatWarning(UserWarning):
     """The artifact has an older format, in which no checksum covers the manifest."""
 
@@ -116,15 +119,31 @@ def read(folder: str | Path, *, verify: bool = True) -> Artifact:
     """
     folder = existing(folder, "folder")
     manifest = checked_manifest(folder, verify=verify)
-    if manifest.format_version == UNSEALED_VERSION:
-        _warn(folder)
+    if manifest.format_version == UNSEALED_VERSION and folder.resolve() not in _warned:
+        _warned.add(folder.resolve())
+        what = (
+            f"{folder}: The artifact has format version {UNSEALED_VERSION}: no checksum covers its {MANIFEST}, so that "
+            "a change there may go unnoticed. Make the artifact anew."
+        )
+        warnings.warn(what, FormatWarning, stacklevel=2)
     return Artifact(folder, manifest)
 
 
 def checked_manifest(folder: Path, *, verify: bool = True) -> Manifest:
     """Do all checks of `read`, without its warning: for a folder that is not in its place yet."""
     manifest = read_manifest(folder)
-    _check_files(folder, manifest, verify)
+    for name in _names(manifest):
+        if not (folder / name).is_file():
+            raise _copy_again(folder, f"The file '{name}' is missing.")
+        if name not in manifest.files:
+            raise UserError(f"The graph '{name}' has no checksum in the manifest.", where=str(folder))
+    for name, digest in manifest.files.items() if verify else ():
+        try:
+            found = sha256(folder / name)
+        except OSError as error:
+            raise UserError(f"The file cannot be read: {error.strerror}.", where=str(folder / name)) from None
+        if found != digest:
+            raise _copy_again(folder, f"The file '{name}' has changed since it was written.")
     return manifest
 
 
@@ -132,11 +151,8 @@ def read_manifest(folder: Path) -> Manifest:
     """What the artifact says of itself, every name in it a path inside the folder. The files are not looked at."""
     place = folder / MANIFEST
     if not place.is_file():
-        raise UserError(
-            f"This is not a Tersely artifact: it has no {MANIFEST}.",
-            where=str(folder),
-            hint="Make one with: tersely export",
-        )
+        what, hint = f"This is not a Tersely artifact: it has no {MANIFEST}.", "Make one with: tersely export"
+        raise UserError(what, where=str(folder), hint=hint)
     manifest = fill(Manifest, _content(place), "The manifest", where=str(place))
     for name in _names(manifest):
         if not _inside(folder, name):
@@ -145,11 +161,11 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def sha256(path: Path) -> str:
-    """Digest of a file, read in pieces."""
+    """Digest of a file, a megabyte of which is in memory at a time."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
-        while piece := stream.read(1 << 20):
-            digest.update(piece)
+        while chunk := stream.read(1 << 20):
+            digest.update(chunk)
     return digest.hexdigest()
 
 
@@ -159,56 +175,24 @@ def _content(place: Path) -> dict[str, Any]:
         data = place.read_bytes()
         sealed = _SEALED.fullmatch(data)
         if sealed and hashlib.sha256(sealed["body"]).hexdigest().encode() != sealed["digest"]:
-            raise _changed(place, "The manifest has changed since it was written.")
+            raise _copy_again(place, "The manifest has changed since it was written.")
         content = json.loads(data.decode())
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"The manifest is damaged: {error}.", where=str(place), hint="Make it anew.") from None
     version = content.get("format_version") if isinstance(content, dict) else None
     if version not in (UNSEALED_VERSION, FORMAT_VERSION):
-        raise UserError(
-            f"The artifact has format version {version}; this tersely reads {UNSEALED_VERSION} and {FORMAT_VERSION}.",
-            where=str(place),
-            hint="Update tersely." if isinstance(version, int) else "Make it anew.",
-        )
+        what = f"The artifact has format version {version}; this tersely reads {UNSEALED_VERSION} and {FORMAT_VERSION}."
+        hint = "Update tersely." if isinstance(version, int) else "Make it anew."
+        raise UserError(what, where=str(place), hint=hint)
     if version == FORMAT_VERSION and not sealed:
-        raise _changed(place, f"The manifest does not end with '{SEAL}', its checksum, as it was written.")
+        raise _copy_again(place, f"The manifest does not end with '{SEAL}', its checksum, as it was written.")
     if version == UNSEALED_VERSION and SEAL in content:
-        raise _changed(place, f"The manifest has '{SEAL}', which format version {version} does not have.")
+        raise _copy_again(place, f"The manifest has '{SEAL}', which format version {version} does not have.")
     return {name: value for name, value in content.items() if name != SEAL}
 
 
-def _changed(place: Path, what: str) -> UserError:
+def _copy_again(place: Path, what: str) -> UserError:
     return UserError(what, where=str(place), hint="Copy the whole folder again.")
-
-
-_warned: set[Path] = set()
-
-
-def _warn(folder: Path) -> None:
-    if folder.resolve() in _warned:
-        return
-    _warned.add(folder.resolve())
-    what = (
-        f"{folder}: The artifact has format version {UNSEALED_VERSION}: no checksum covers its {MANIFEST}, so that a "
-        "change there may go unnoticed. Make the artifact anew."
-    )
-    warnings.warn(what, FormatWarning, stacklevel=3)  # shown at the caller of `read`
-
-
-def _check_files(folder: Path, manifest: Manifest, verify: bool) -> None:
-    for name in _names(manifest):
-        if not (folder / name).is_file():
-            raise UserError(f"The file '{name}' is missing.", where=str(folder), hint="Copy the whole folder again.")
-        if name not in manifest.files:
-            raise UserError(f"The graph '{name}' has no checksum in the manifest.", where=str(folder))
-    if verify:
-        for name, digest in manifest.files.items():
-            if _digest(folder / name) != digest:
-                raise UserError(
-                    f"The file '{name}' has changed since it was written.",
-                    where=str(folder),
-                    hint="Copy the whole folder again.",
-                )
 
 
 def _names(manifest: Manifest) -> tuple[str, ...]:
@@ -225,10 +209,3 @@ def _inside(folder: Path, name: str) -> bool:
         return True  # said as missing
     except (OSError, ValueError, RuntimeError):  # no name at all: too long, with a zero byte, a link to itself
         return False
-
-
-def _digest(path: Path) -> str:
-    try:
-        return sha256(path)
-    except OSError as error:
-        raise UserError(f"The file cannot be read: {error.strerror}.", where=str(path)) from None

@@ -11,7 +11,7 @@ import pytest
 import tiny_artifacts
 from sealing import write_version_1
 from tersely import artifact as artifacts
-from tersely.bulk.shipping import packed, unpacked
+from tersely.bulk.ray_workers import packed, unpacked
 from tersely.errors import Failure, UserError
 
 Artifact = Callable[[str], Path]

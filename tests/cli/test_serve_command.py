@@ -8,7 +8,7 @@ import socket
 import pytest
 
 import tiny_artifacts
-from tersely.serve.settings import share_cores
+from tersely.serve.server_options import share_cores
 
 
 @pytest.fixture(scope="module")

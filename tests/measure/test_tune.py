@@ -17,8 +17,7 @@ from tersely.errors import Failure, UserError
 from tersely.measure.benchmark import Timing
 from tersely.measure.check import runnable
 from tersely.measure.tune import Cell, Contender, contenders, eligible, fastest, tune
-from tersely.runtime.choose import ranked
-from tersely.runtime.remember import recall
+from tersely.runtime.choose import ranked, recall
 from tiny_artifacts import OWN, PLAIN, SHARED, change_weight, copy, make, make_int8, reseal
 
 QUICK = {"seconds": 0.01, "batch_sizes": (1, 2)}

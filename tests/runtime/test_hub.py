@@ -19,7 +19,8 @@ from sealing import rewrite, write_version_1
 from tersely import artifact as artifacts
 from tersely import runtime
 from tersely.errors import UserError
-from tersely.runtime.hub import Address, local_folder, parse
+from tersely.runtime.hub import Address, parse
+from tersely.runtime.predictor import local_folder
 from tersely.serve.models import named_folders
 
 TEXTS = list(SENTENCES)

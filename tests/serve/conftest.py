@@ -11,7 +11,7 @@ import pytest
 import tiny_artifacts
 from browsing import Tab, browsing, make_models
 from serving import Served, in_thread
-from tersely.serve.limits import Limits
+from tersely.serve.server_options import Limits
 
 LIMITS = Limits(max_body=200_000, max_texts=32, max_text_length=5_000, max_queue=64, client_timeout=1.0)
 

@@ -11,7 +11,8 @@ import pytest
 from models import SENTENCES
 from tersely import runtime
 from tersely.serve.batching import Batcher
-from tersely.serve.limits import Limits, Refusal
+from tersely.serve.request import Refusal
+from tersely.serve.server_options import Limits
 
 
 class Gate:

@@ -12,7 +12,7 @@ from tersely import engines
 from tersely.serve import engine_trial
 from tersely.serve.engine_trial import candidates, choose_each, fastest_engines, timed
 from tersely.serve.run import open_models
-from tersely.serve.settings import Settings
+from tersely.serve.server_options import ServerOptions
 from tiny_artifacts import OWN, change_weight, make_int8
 
 needs_both = pytest.mark.skipif("openvino" not in engines.installed(), reason="one engine is no choice")
@@ -57,7 +57,7 @@ def test_what_answers_wrong_is_no_candidate(tmp_path):
 
 def test_what_was_chosen_is_loaded(folders):
     name, folder = next(iter(folders.items()))
-    (model,) = open_models(Settings({name: folder}, engines={name: "onnxruntime"})).values()
+    (model,) = open_models(ServerOptions({name: folder}, engines={name: "onnxruntime"})).values()
     assert model.predictor.engine.name == "onnxruntime"
 
 
@@ -65,7 +65,7 @@ def test_what_is_loaded_is_not_searched_for_garbage(folders):
     name, folder = next(iter(folders.items()))
     gc.unfreeze()
     try:
-        models = open_models(Settings({name: folder}, engine="onnxruntime"))
+        models = open_models(ServerOptions({name: folder}, engine="onnxruntime"))
         assert gc.get_freeze_count() > 1000
         assert not any(found is models[name].predictor for found in gc.get_objects())
     finally:

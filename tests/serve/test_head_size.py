@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tersely.serve.limits import MAX_HEAD
+from tersely.serve.server_options import MAX_HEAD
 
 BODY = json.dumps({"data": {"text": "a quick fox"}}).encode()
 START = b"POST /models/text HTTP/1.1\r\nhost: here\r\n"

@@ -10,7 +10,8 @@ import pytest
 
 from serving import in_thread
 from tersely.errors import UserError
-from tersely.serve.limits import DEEPEST, Limits, Refusal, read_json
+from tersely.serve.request import Refusal, read_json
+from tersely.serve.server_options import DEEPEST, Limits
 
 
 def test_a_body_that_says_it_is_huge_is_refused_unread(server):

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from serving import in_process, in_thread
-from tersely.serve.limits import Limits
+from tersely.serve.server_options import Limits
 
 ASKED = {"data": {"text": "a quick fox"}}
 
@@ -150,13 +150,13 @@ def test_sigterm_ends_the_command_in_order(folders):
 EARLY = """
 import os, signal, sys
 from tersely.serve.run import bind, last_signals, open_models, serve
-from tersely.serve.settings import Settings
+from tersely.serve.server_options import ServerOptions
 
-settings = Settings({"text": sys.argv[1]}, "127.0.0.1", 0, "onnxruntime", 1, 1, 1)
+settings = ServerOptions({"text": sys.argv[1]}, "127.0.0.1", 0, "onnxruntime", 1, 1, 1)
 models = open_models(settings)
-with last_signals() as told:
+with last_signals() as early:
     os.kill(os.getpid(), signal.SIGTERM)
-    serve(models, settings, bind("127.0.0.1", 0), lambda: None, told=told)
+    serve(models, settings, bind("127.0.0.1", 0), lambda: None, early_signals=early)
 """
 
 

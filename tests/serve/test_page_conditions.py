@@ -8,7 +8,7 @@ import pytest
 
 from browsing import Held, Tab, marks
 from serving import in_thread
-from tersely.serve.limits import Limits
+from tersely.serve.server_options import Limits
 from tersely.tasks import to_json
 from tiny_artifacts import TASKS, make, reseal
 

@@ -18,9 +18,8 @@ from tersely.artifact import read
 from tersely.runtime import load
 from tersely.runtime.batches import pad
 from tersely.serve.app import App
-from tersely.serve.examples import examples_for, languages, takes_pairs
-from tersely.serve.limits import Limits
-from tersely.serve.models import open_model
+from tersely.serve.models import examples_for, languages, open_model, takes_pairs
+from tersely.serve.server_options import Limits
 from tersely.tasks import Encoder
 from tiny_artifacts import TASKS, make, rewrite_probe
 

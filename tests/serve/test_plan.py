@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tersely.serve.plan import next_batch, rounded
+from tersely.serve.batching import next_batch, rounded
 
 SIZES = (1, 2, 4, 8, 16)
 

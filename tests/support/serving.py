@@ -16,10 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tersely.serve.limits import Limits
-from tersely.serve.models import Model, open_model
+from tersely.serve.models import ServedModel, open_model
 from tersely.serve.run import address_of, bind, serve
-from tersely.serve.settings import Settings
+from tersely.serve.server_options import Limits, ServerOptions
 
 
 @dataclass(frozen=True)
@@ -80,10 +79,10 @@ def in_thread(
     models = {name: open_model(name, folder, threads=1) for name, folder in folders.items()}
     if engine is not None:
         models = {name: _with(model, engine(model.predictor.engine)) for name, model in models.items()}
-    settings = Settings(folders, port=0, api_key=api_key, limits=limits or Limits())
+    settings = ServerOptions(folders, port=0, api_key=api_key, limits=limits or Limits())
     listening, until, ready = bind(settings.host, 0), _Until(), threading.Event()
     address = address_of(listening)
-    thread = threading.Thread(target=serve, args=(models, settings, listening, ready.set, until))
+    thread = threading.Thread(target=serve, args=(models, settings, listening, ready.set, until.join))
     thread.start()
     try:
         assert ready.wait(30)
@@ -116,5 +115,5 @@ def in_process(*words: str | Path, **environment: str) -> Iterator[tuple[Served,
         process.communicate(timeout=60)
 
 
-def _with(model: Model, engine: Any) -> Model:
+def _with(model: ServedModel, engine: Any) -> ServedModel:
     return replace(model, predictor=replace(model.predictor, engine=engine))

@@ -1,10 +1,9 @@
 """Bulk prediction: files larger than memory, in parts, by one runtime or by many."""
 
-from .job import Job, answerer, fingerprint
-from .processes import Processes
+from .ray_workers import ray_actors
 from .read_parts import LineRows, Part, RowFile
-from .run import answer_file, one_by_one, ray_actors
-from .teamwork import answered
+from .run import Job, answer_file, answerer, fingerprint, one_by_one
+from .teamwork import Processes, answered
 from .write_parts import format_of
 
 __all__ = [

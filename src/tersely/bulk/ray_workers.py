@@ -1,23 +1,40 @@
-"""Workers as actors of Ray, on as many machines as its cluster has."""
+"""Workers as actors of Ray, on as many machines as its cluster has; the artifact is sent to them as bytes."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import logging
 import os
+import shutil
 import socket
+import tempfile
+import time
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from .. import __version__
+from .. import artifact as artifacts
 from ..errors import Failure, UserError, missing_package
-from .job import Answerer, Job
+from ..runtime.choose import cache_folder
 from .read_parts import Part
-from .shipping import Files, packed, unpacked
-from .teamwork import Event, Refused, tried
+from .run import Answerer, Job
+from .teamwork import Event, result_of
 
 LOCAL, AUTO = "local", "auto"
 PATIENCE = 5.0
 """Seconds to wait for a cluster to answer."""
+
+Files = Mapping[str, bytes]
+SCRATCH = ".part-"
+
+
+def ray_actors(job: Job, address: str, workers: int | None) -> tuple[RayActors, int]:
+    """Workers on a Ray cluster, and how many: as many as it has room for unless said."""
+    team = RayActors(job, address)
+    return team, workers or max(1, team.cores // job.threads)
 
 
 class RayActors:
@@ -80,8 +97,8 @@ class RayActors:
         largest = max((node["Resources"].get("CPU", 0) for node in self.ray.nodes() if node["Alive"]), default=0)
         if largest < self.job.threads:
             self.close()
-            what = f"No machine of the cluster has {self.job.threads} cores; the largest has {largest:g}."
-            raise UserError(f"{what[:-1]} (option '--threads').", hint="Give a smaller number.")
+            what = f"No machine of the cluster has {self.job.threads} cores; the largest has {largest:g}"
+            raise UserError(f"{what} (option '--threads').", hint="Give a smaller number.")
 
 
 def connect(address: str) -> Any:
@@ -125,30 +142,78 @@ def _nobody(address: str, why: str) -> UserError:
 class _Actor:
     """One runtime on some machine."""
 
+    answerer: Answerer
+
     def __init__(self, job: Job, version: str) -> None:
         self.job, self.version = job, version
-        self.answerer: Answerer | None = None
 
-    def open(self, files: dict[str, Any]) -> Refused | None:
-        """Unpack the artifact and load it; nothing is given where that went well."""
-        opened = tried(lambda: self._open(files))
-        if isinstance(opened, Refused):
-            return opened
-        self.answerer = opened
-        return None
+    def open(self, files: dict[str, Any]) -> Any:
+        """Unpack the artifact and load it; gives an error or None."""
+        return result_of(lambda: self._open(files))
 
     def answer(self, examples: list[Any]) -> Any:
-        """The bytes of a part."""
-        answerer = self.answerer
-        if answerer is None:
-            return Refused("The worker was not opened.", failed=True)
-        return tried(lambda: answerer(examples))
+        """Give the bytes of a part, or an error."""
+        return result_of(lambda: self.answerer(examples))
 
-    def _open(self, files: dict[str, Any]) -> Answerer:
+    def _open(self, files: dict[str, Any]) -> None:
         import ray
 
         if __version__ != self.version:
             what = f"A machine of the cluster has tersely {__version__}, this one {self.version}."
             raise UserError(what, hint="Install the same version everywhere.")
-        content: Files = dict(zip(files, ray.get(list(files.values())), strict=True))
-        return replace(self.job, folder=unpacked(content)).open()
+        content = dict(zip(files, ray.get(list(files.values())), strict=True))
+        self.answerer = replace(self.job, folder=unpacked(content)).open()
+
+
+def packed(folder: Path) -> Files:
+    """The files that the manifest vouches for, and itself; nothing else that lies in the folder."""
+    opened = artifacts.read(folder)
+    names = [artifacts.MANIFEST, *opened.manifest.files]
+    return {name: (folder / name).read_bytes() for name in names}
+
+
+def unpacked(files: Files, cache: Path | None = None) -> Path:
+    """The artifact's folder in the cache: the one that is there if its sums are right, else a new one.
+
+    Workers of one machine may come at the same time: each writes a folder of its own, and the first to rename wins.
+    """
+    place = (cache or cache_folder()) / "artifacts" / hashlib.sha256(files[artifacts.MANIFEST]).hexdigest()
+    if _sound(place):
+        return place
+    try:
+        shutil.rmtree(place, ignore_errors=True)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _clear(place.parent)
+        with tempfile.TemporaryDirectory(dir=place.parent, prefix=SCRATCH) as scratch:
+            folder = Path(scratch) / "artifact"
+            for name, content in files.items():
+                file = folder / name
+                if not file.resolve().is_relative_to(folder.resolve()):
+                    raise UserError(f"The manifest names a path outside of the folder: {name!r}.")
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(content)
+            artifacts.checked_manifest(folder)
+            if not _sound(place):
+                folder.rename(place)
+    except OSError as error:
+        if _sound(place):  # another worker was faster
+            return place
+        hint = "Name a folder that can be written to in $TERSELY_CACHE."
+        raise Failure(f"The artifact cannot be unpacked: {error.strerror}.", where=str(place), hint=hint) from None
+    return place
+
+
+def _clear(folder: Path) -> None:
+    """Remove what workers that were killed while they unpacked have left; nobody takes an hour for it."""
+    for left in folder.glob(f"{SCRATCH}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > 3600:
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _sound(place: Path) -> bool:
+    try:
+        artifacts.checked_manifest(place)
+    except UserError:
+        return False
+    return True

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from .. import __version__, runtime
+from ..artifact import MANIFEST, is_artifact, sha256
 from ..progress import SILENT, Progress
-from ..tasks import Task
-from .job import Answerer, Job
+from ..runtime import Predictor
+from ..tasks import Task, to_json
 from .read_parts import LineRows, Part, RowFile
-from .teamwork import Team
 from .unfinished import Unfinished
 from .write_parts import FORMATS
+
+Answerer = Callable[[Sequence[Any]], bytes]
+"""Examples to the bytes of a part."""
 
 Answering = Callable[[Iterable[Part]], Iterator[tuple[Part, bytes]]]
 """Gives every part with its bytes, in any order; takes the next one when it can begin it."""
@@ -49,14 +58,49 @@ def answer_file(
     return rows
 
 
-def ray_actors(job: Job, address: str, workers: int | None) -> tuple[Team, int]:
-    """Workers on a Ray cluster, and how many: as many as it has room for unless said."""
-    from .ray_workers import RayActors  # the package is an extra
-
-    team = RayActors(job, address)
-    return team, workers or max(1, team.cores // job.threads)
-
-
 def one_by_one(answer: Answerer) -> Answering:
     """Answer in this process, with one runtime."""
     return lambda parts: ((part, answer(part.examples)) for part in parts)
+
+
+def answerer(predictor: Predictor, format: str) -> Answerer:
+    """Examples to the bytes of a part."""
+    write, columns = FORMATS[format].part, predictor.task.answer_columns
+    return lambda examples: write([answer.as_json() for answer in predictor.answers(examples)], columns)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every worker does: an artifact, the task to run it for, and how. Small enough to be sent anywhere."""
+
+    folder: Path
+    task: Task
+    format: str
+    engine: str = "auto"
+    precision: str | None = None
+    threads: int = 1
+    batch_size: int = 16
+
+    def with_threads(self, threads: int) -> Job:
+        """The same with another number of threads."""
+        return replace(self, threads=threads)
+
+    def open(self) -> Answerer:
+        """Load the runtime into this process, which is a worker's own."""
+        # The tokenizer takes every core otherwise, those of the other workers too.
+        os.environ["TOKENIZERS_PARALLELISM"] = "false" if self.threads == 1 else "true"
+        os.environ["RAYON_NUM_THREADS"] = str(self.threads)
+        FORMATS[self.format].check()  # another machine may lack a package that this one has
+        predictor = runtime.load(self.folder, self.engine, self.threads, precision=self.precision)
+        return answerer(replace(predictor, task=self.task, batch_size=self.batch_size), self.format)
+
+
+def fingerprint(model: str | Path, task: Task, format: str, engine: str, batch_size: int) -> str:
+    """Everything but the rows that decides what a part holds."""
+    model = Path(model)
+    if is_artifact(model):
+        files = [sha256(model / MANIFEST)]  # which has the checksums of all others
+    else:
+        files = [repr((path.name, path.stat().st_size, path.stat().st_mtime_ns)) for path in sorted(model.iterdir())]
+    content = [files, to_json(task), format, engine, batch_size, __version__]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()

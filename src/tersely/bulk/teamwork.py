@@ -1,54 +1,48 @@
-"""Parts over several workers: who is free gets the next one; what a dead one had is done again by another."""
+"""Parts over several workers: who is free gets the next one; what a dead one had is done again by another.
+
+Workers are processes of this machine here, and actors of Ray in `ray_workers`.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
+import signal
 import traceback
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
 
 from ..errors import Failure, UserError
 from .read_parts import Part
+from .run import Answerer, Job
 
 TRIES = 3
 """How often a part is given out, and how often workers without one may end, before that is the user's to know."""
 MEMORY = "Was it out of memory? Try fewer --workers or a smaller --batch_size."
 
 
-@dataclass(frozen=True)
-class Refused:
-    """An error on its way from a worker to the user; `bug`: where it came from, if it is not the user's to mend."""
-
-    what: str
-    where: str | None = None
-    hint: str | None = None
-    failed: bool = False
-    bug: str | None = None
-
-    def error(self) -> Exception:
-        """Put it together again."""
-        if self.bug is not None:
-            return RuntimeError(f"A worker failed with {self.what}\n{self.bug}")
-        return (Failure if self.failed else UserError)(self.what, where=self.where, hint=self.hint)
-
-
-def tried(work: Callable[[], Any]) -> Any:
-    """What the work gives, or why it gives nothing: a value that can be sent, which not every error can."""
+def result_of(work: Callable[[], Any]) -> Any:
+    """What the work gives, or the error that it ended with, in a form that can be sent to another process."""
     try:
         return work()
-    except UserError as error:
-        return Refused(error.what, error.where, error.hint, isinstance(error, Failure))
+    except UserError as error:  # of a plain type: not every other can be sent
+        return (Failure if isinstance(error, Failure) else UserError)(error.what, where=error.where, hint=error.hint)
     except Exception as error:  # noqa: BLE001 - raised again in the first process
-        return Refused(f"{type(error).__name__}: {error}", bug=traceback.format_exc())
+        return RuntimeError(f"A worker failed with {type(error).__name__}: {error}\n{traceback.format_exc()}")
 
 
 @dataclass(frozen=True)
 class Event:
-    """A worker is ready (`content` None), has answered (bytes), refuses, or has ended (`ended` says how)."""
+    """A worker is ready (`content` None), has answered (bytes), has failed (an error), or has ended (`ended`)."""
 
     worker: Any
-    content: bytes | Refused | None = None
+    content: bytes | Exception | None = None
     ended: str | None = None
 
 
@@ -94,8 +88,8 @@ class _Round:
         while ahead is not None or self.busy:
             for event in self.team.events():
                 part = self.busy.pop(event.worker, None)
-                if isinstance(event.content, Refused):
-                    raise event.content.error()
+                if isinstance(event.content, Exception):
+                    raise event.content
                 if event.ended is not None:
                     self._replace(event, part)
                 else:
@@ -134,3 +128,59 @@ class _Round:
             self._start()
         elif not self.alive:
             raise Failure(f"The workers ended while they opened the model ({event.ended}).", hint=MEMORY)
+
+
+class Processes:
+    """A `Team` of processes; each has a pipe, and one part at a time."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        # Not forked: threads of an engine or of a tokenizer do not survive a fork.
+        self.context = multiprocessing.get_context("spawn")
+        self.workers: dict[Connection, BaseProcess] = {}
+
+    def start(self) -> None:
+        """Begin a process."""
+        ours, theirs = self.context.Pipe()
+        process = self.context.Process(target=_work, args=(self.job, theirs), daemon=True, name="tersely worker")
+        process.start()
+        theirs.close()  # the process alone has it now: when it ends, so does what can be read from ours
+        self.workers[ours] = process
+
+    def give(self, worker: Connection, part: Part) -> None:
+        """Send the rows."""
+        with contextlib.suppress(OSError):  # it has ended: `events` will say so
+            worker.send(part.examples)
+
+    def events(self) -> list[Event]:
+        """Wait for messages and for ends."""
+        return [self._event(connection) for connection in wait(list(self.workers)) if connection in self.workers]
+
+    def close(self) -> None:
+        """End the processes, whatever they are doing: nothing of theirs is on the disk."""
+        for connection, process in self.workers.items():
+            connection.close()
+            process.kill()
+        for process in self.workers.values():
+            process.join()
+        self.workers.clear()
+
+    def _event(self, worker: Connection) -> Event:
+        try:
+            return Event(worker, worker.recv())
+        except (EOFError, OSError):
+            process = self.workers.pop(worker)
+            process.join()
+            worker.close()
+            return Event(worker, ended=f"exit code {process.exitcode}")
+
+
+def _work(job: Job, connection: Connection) -> None:
+    """Answer parts until the other end of the pipe is closed, or gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one decides
+    warnings.simplefilter("ignore")  # what there is to warn of, the first process has told already
+    answer: Answerer | Exception = result_of(job.open)
+    with contextlib.suppress(EOFError, OSError):
+        connection.send(answer if isinstance(answer, Exception) else None)
+        while not isinstance(answer, Exception):
+            connection.send(result_of(partial(answer, connection.recv())))

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from ..errors import Failure, UserError
 from .read_parts import Part
-from .write_parts import Columns, Format
+from .write_parts import AnswerFormat, Columns
 
 NAME = re.compile(r"(\d{9})-[0-9a-f]{32}")
 
@@ -64,7 +64,7 @@ class Unfinished:
         place.with_suffix(".part").replace(place)
         self.kept.append(place)
 
-    def finish(self, format: Format, columns: Columns) -> None:
+    def finish(self, format: AnswerFormat, columns: Columns) -> None:
         """Make one file of all parts, and put it in its place."""
         whole = self.folder / "whole"
         with self._written(whole) as stream:

@@ -11,15 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..errors import UserError
-from . import write_parquet
+from ..errors import UserError, missing_package
 
 Answer = Mapping[str, Any]
 Columns = Mapping[str, Any]
 
+ROW_GROUP = 1 << 16
+"""Rows of a row group of parquet: parts are far smaller than what its readers like."""
+
 
 @dataclass(frozen=True)
-class Format:
+class AnswerFormat:
     """How a kind of file is written: the bytes of a part, and all parts as one file."""
 
     suffixes: tuple[str, ...]
@@ -89,9 +91,62 @@ def _join(separator: str | None) -> Callable[[Iterable[Path], BinaryIO, Columns]
     return join
 
 
-FORMATS: Mapping[str, Format] = {
-    "jsonl": Format((".jsonl", ".ndjson", ".json"), json_lines, _join(None)),
-    "csv": Format((".csv",), csv_rows, _join(",")),
-    "tsv": Format((".tsv",), tsv_rows, _join("\t")),
-    "parquet": Format((".parquet",), write_parquet.part, write_parquet.join, write_parquet.check),
+def _check_parquet() -> None:
+    """Refuse, before any work, where pyarrow is missing."""
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError as error:
+        raise missing_package("pyarrow", "writing parquet") from error
+
+
+def parquet_part(answers: Sequence[Answer], columns: Columns) -> bytes:
+    """A small parquet file."""
+    import pyarrow
+    from pyarrow import parquet
+
+    unknown = [name for name, form in columns.items() if form is None]
+    rows = [{**answer, **{name: json.dumps(answer[name]) for name in unknown}} for answer in answers]
+    stream = io.BytesIO()
+    parquet.write_table(pyarrow.Table.from_pylist(rows, schema=_schema(columns)), stream)
+    return stream.getvalue()
+
+
+def _join_parquet(parts: Iterable[Path], stream: BinaryIO, columns: Columns) -> None:
+    """Gather row groups of a good size; never more than one of them is in memory."""
+    import pyarrow
+    from pyarrow import parquet
+
+    with parquet.ParquetWriter(stream, _schema(columns)) as writer:
+        tables: list[Any] = []
+        for path in parts:
+            tables.append(parquet.read_table(io.BytesIO(path.read_bytes())))
+            if sum(table.num_rows for table in tables) >= ROW_GROUP:
+                writer.write_table(pyarrow.concat_tables(tables))
+                tables = []
+        if tables:
+            writer.write_table(pyarrow.concat_tables(tables))
+
+
+def _schema(columns: Columns) -> Any:
+    import pyarrow
+
+    return pyarrow.schema([(name, _type(form)) for name, form in columns.items()])
+
+
+def _type(form: Any) -> Any:
+    """The type of a form; what has none is JSON in a string."""
+    import pyarrow
+
+    if isinstance(form, list):
+        return pyarrow.list_(_type(form[0]))
+    if isinstance(form, Mapping):
+        return pyarrow.struct([(name, _type(inner)) for name, inner in form.items()])
+    return {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64(), None: pyarrow.string()}[form]
+
+
+FORMATS: Mapping[str, AnswerFormat] = {
+    "jsonl": AnswerFormat((".jsonl", ".ndjson", ".json"), json_lines, _join(None)),
+    "csv": AnswerFormat((".csv",), csv_rows, _join(",")),
+    "tsv": AnswerFormat((".tsv",), tsv_rows, _join("\t")),
+    "parquet": AnswerFormat((".parquet",), parquet_part, _join_parquet, _check_parquet),
 }

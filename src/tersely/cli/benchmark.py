@@ -18,7 +18,7 @@ from ..errors import UserError, existing, missing_package, nearest, wrong_option
 from ..measure.benchmark import Contestant, Timing, alternate, full_batch
 from ..measure.footprint import footprint
 from ..options.data import DataOptions
-from ..runtime.hub import local_folder
+from ..runtime.predictor import local_folder
 from ..tasks import Columns
 from ..tasks.options import TaskOptions
 from . import arguments as flags

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..engines.cpu import cpu
 from ..measure.check import Replay, check
-from ..runtime.hub import local_folder
+from ..runtime.predictor import local_folder
 from . import arguments as flags
 from . import console
 

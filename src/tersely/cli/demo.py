@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ..engines.cpu import cpu
-from ..serve.settings import Settings
+from ..serve.server_options import ServerOptions
 from . import arguments as flags
 from . import console
 
@@ -63,6 +63,6 @@ def run(arguments: argparse.Namespace) -> int:
     tersely, best = console.command(), shlex.quote(str(output / "compressed" / "best"))
     print(f"\nThe INT8 model is the folder {best}; it runs without torch. Go on with it:")
     print(f"  echo 'A quiet, moving film.' | {tersely} predict {best}")
-    print(f"  {tersely} serve {best}    # its page: http://{Settings.host}:{Settings.port}")
+    print(f"  {tersely} serve {best}    # its page: http://{ServerOptions.host}:{ServerOptions.port}")
     print(f"What was tried, chosen and why is told in {output / 'compressed' / 'report.html'} (for a browser).")
     return 0

@@ -10,7 +10,7 @@ from ..engines.cpu import cpu
 from ..errors import UserError
 from ..measure.score import Comparison, Score, compare, score
 from ..options.data import DataOptions
-from ..runtime.hub import local_folder
+from ..runtime.predictor import local_folder
 from ..tasks.options import TaskOptions
 from . import arguments as flags
 from . import console

@@ -14,7 +14,7 @@ from .. import artifact as artifacts
 from ..artifact import Artifact
 from ..errors import UserError, existing
 from ..options.data import DataOptions
-from ..runtime.hub import local_folder
+from ..runtime.predictor import local_folder
 from ..tasks.options import TaskOptions
 from . import arguments as flags
 from . import console

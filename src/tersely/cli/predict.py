@@ -22,7 +22,7 @@ from ..errors import UserError, existing, wrong_option
 from ..options.data import DataOptions
 from ..progress import SILENT
 from ..runtime import Predictor
-from ..runtime.hub import local_folder
+from ..runtime.predictor import local_folder
 from ..tasks import InputError, Task
 from ..tasks.options import TaskOptions
 from . import arguments as flags

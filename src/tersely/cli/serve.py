@@ -9,9 +9,8 @@ import sys
 
 from ..engines import ENGINES
 from ..errors import UserError, missing_package, wrong_option
-from ..serve.limits import Limits
 from ..serve.models import named_folders
-from ..serve.settings import STREAMS, Settings, share_cores
+from ..serve.server_options import STREAMS, Limits, ServerOptions, share_cores
 from . import arguments as flags
 from . import console
 
@@ -23,8 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     what = "artifacts, also hub:owner/name; NAME=DIR serves one under another name"
     flags.add_model(parser, what, several=True)
-    parser.add_argument("--host", default=Settings.host, help="address to listen on (127.0.0.1: this machine alone)")
-    parser.add_argument("--port", type=int, default=Settings.port, help="port to listen on; 0 takes a free one (8189)")
+    parser.add_argument(
+        "--host", default=ServerOptions.host, help="address to listen on (127.0.0.1: this machine alone)"
+    )
+    parser.add_argument(
+        "--port", type=int, default=ServerOptions.port, help="port to listen on; 0 takes a free one (8189)"
+    )
     parser.add_argument("--engine", default="auto", help=f"auto, {', '.join(n for n in ENGINES if n != 'torch')}")
     parser.add_argument("--workers", type=int, help="processes that share the port (one for each four cores)")
     parser.add_argument("--threads", type=int, help="threads of a worker (the cores, shared by the workers)")
@@ -50,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     streams = min(STREAMS, threads) if arguments.streams is None else arguments.streams
     if not 1 <= streams <= threads:
         raise wrong_option("streams", f"must be from 1 to the {threads} threads. Got {streams}.")
-    settings = Settings(
+    settings = ServerOptions(
         named_folders(models),
         arguments.host,
         arguments.port,
@@ -72,7 +75,7 @@ def _key(given: str | None) -> str | None:
     return key
 
 
-def _say(settings: Settings, address: str, as_json: bool) -> None:
+def _say(settings: ServerOptions, address: str, as_json: bool) -> None:
     if as_json:
         shared = {"workers": settings.workers, "threads": settings.threads}
         console.emit({"address": address, "models": list(settings.folders), **shared, "pid": os.getpid()})

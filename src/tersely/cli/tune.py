@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ..measure.tune import BATCH_SIZES, Tuned, tune
-from ..runtime.hub import local_folder
+from ..runtime.predictor import local_folder
 from . import arguments as flags
 from . import console
 

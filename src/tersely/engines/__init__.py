@@ -1,16 +1,7 @@
 """Engines that run a model: one file each, one entry each in the table in `facts`."""
 
-from __future__ import annotations
-
-import importlib
-import importlib.util
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any
-
-from ..errors import UserError, missing_package, nearest
 from .cpu import CLASSES, Cpu, cpu
-from .engine import Batch, Engine, Outputs
+from .engine import Batch, Engine, Outputs, installed, load, warm, with_providers
 from .facts import ENGINES, GRAPH_ENGINES, REFERENCE, EngineFacts
 
 __all__ = [
@@ -29,69 +20,3 @@ __all__ = [
     "warm",
     "with_providers",
 ]
-
-
-def installed(among: Iterable[str] = ENGINES) -> tuple[str, ...]:
-    """Names of the engines whose packages are there, or of those `among` others; imports none of them."""
-    return tuple(name for name in among if not _missing(ENGINES[name]))
-
-
-def load(
-    name: str,
-    model: str | Path | Any,
-    *,
-    threads: int | None = None,
-    precision: str = "fp32",
-    providers: Sequence[Any] | None = None,
-    streams: int = 1,
-) -> Engine:
-    """Load a graph file, or for `torch` a live module, into an engine.
-
-    `threads`: None is one per core that this process may use. `precision`: "int8" is what an INT8 graph is, with its
-    float parts in FP32; "bf16" is OpenVINO's alone, on CPUs that have it. `providers`: ONNX Runtime only, handed on
-    to it as they are. `streams`: how many calls of `run` go on at once, each with so many threads.
-    """
-    facts = _facts(name)
-    if threads is not None and threads < 1:
-        raise UserError(f"The number of threads must be at least 1. Got '{threads}'.")
-    if precision not in facts.precisions:
-        offered = ", ".join(facts.precisions)
-        raise UserError(f"The engine '{name}' does not offer the precision '{precision}'.", hint=f"It has: {offered}.")
-    options: dict[str, Any] = {"threads": threads, "precision": precision}
-    if streams != 1:
-        if not facts.has_streams:
-            others = " and ".join(f"'{other}'" for other in ENGINES if ENGINES[other].has_streams)
-            raise UserError(f"The engine '{name}' has one stream.", hint=f"The engines {others} have more.")
-        options["streams"] = streams
-    if providers is not None:
-        if not facts.takes_providers:
-            raise UserError(f"The engine '{name}' takes no providers.", hint=f"The engine '{with_providers()}' does.")
-        options["providers"] = providers
-    engine: Engine = _type(name, facts)(model, **options)
-    return engine
-
-
-def warm(name: str) -> None:
-    """Import an engine's library, so that what follows measures the loading of a model alone."""
-    _type(name, _facts(name))
-
-
-def with_providers() -> str:
-    """The engine that takes `providers`."""
-    return next(name for name, facts in ENGINES.items() if facts.takes_providers)
-
-
-def _facts(name: str) -> EngineFacts:
-    if name not in ENGINES:
-        raise UserError(f"There is no engine '{name}'.", hint=nearest(name, ENGINES))
-    for package in _missing(ENGINES[name]):
-        raise missing_package(package, f"the engine '{name}'", ENGINES[name].extra)
-    return ENGINES[name]
-
-
-def _type(name: str, facts: EngineFacts) -> Any:
-    return getattr(importlib.import_module(f".{name}", __name__), facts.type)
-
-
-def _missing(facts: EngineFacts) -> list[str]:
-    return [package for package in facts.packages if importlib.util.find_spec(package) is None]

@@ -94,17 +94,3 @@ REFERENCE = "onnxruntime"
 
 GRAPH_ENGINES = tuple(name for name, facts in ENGINES.items() if facts.runs_graphs)
 """The engines that run artifacts."""
-
-
-def ranking(cpu_class: str) -> tuple[tuple[str, str], ...]:
-    """Every (precision, engine) that has a rank on a CPU class, the one to take first in front.
-
-    >>> ranking("avx2")[0]
-    ('int8', 'onnxruntime')
-    """
-    found = {
-        (precision, name): ranks[cpu_class]
-        for name, facts in ENGINES.items()
-        for precision, ranks in facts.ranks.items()
-    }
-    return tuple(sorted(found, key=found.__getitem__))

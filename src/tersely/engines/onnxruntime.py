@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike
 
 from ..errors import UserError, existing, nearest
 from .cpu import threads_or_all
-from .engine import Batch, Outputs, pick
+from .engine import Batch, Outputs, feed, input_types, unloadable
 
 _TYPES: dict[str, DTypeLike] = {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_}
 _QUIET = 4  # only what is fatal; everything else comes as an exception, which we explain
@@ -36,30 +36,16 @@ class OnnxRuntimeEngine:
         # As many runs as there are callers go on at once, whatever `streams` says, each in its caller's thread.
         self.precision = precision
         self.threads = threads_or_all(threads)
-        self._session = _session(graph_file(path), self.threads, _checked(providers))
-        unknown = [value for value in self._session.get_inputs() if value.type not in _TYPES]
-        if unknown:
-            raise UserError(
-                f"The input '{unknown[0].name}' is of type {unknown[0].type}, not integer.", where=str(path)
-            )
-        self._types = {value.name: _TYPES[value.type] for value in self._session.get_inputs()}
+        self._session = _session(path, self.threads, providers)
+        named = {value.name: value.type for value in self._session.get_inputs()}
+        self._types = input_types(named, _TYPES, path)
         self.inputs = tuple(self._types)
         self.outputs = tuple(value.name for value in self._session.get_outputs())
 
     def run(self, batch: Batch) -> Outputs:
         """Inputs [rows, length] to logits; the batch's integers are cast to the graph's own type."""
-        feed = {
-            name: np.ascontiguousarray(array, dtype=self._types[name])
-            for name, array in pick(batch, self.inputs).items()
-        }
-        return tuple(np.asarray(output, dtype=np.float32) for output in self._session.run(None, feed))
-
-
-def graph_file(path: str | Path) -> Path:
-    """Give the path back if a file is there."""
-    if not existing(path, "ONNX file").is_file():
-        raise UserError("This is not a file; an ONNX graph is expected.", where=str(path))
-    return Path(path)
+        outputs = self._session.run(None, feed(batch, self._types))
+        return tuple(np.asarray(output, dtype=np.float32) for output in outputs)
 
 
 def signature(path: str | Path) -> tuple[Sequence[Any], Sequence[Any]]:
@@ -70,7 +56,10 @@ def signature(path: str | Path) -> tuple[Sequence[Any], Sequence[Any]]:
     return session.get_inputs(), session.get_outputs()
 
 
-def _session(path: Path, threads: int, providers: list[Any]) -> Any:
+def _session(path: str | Path, threads: int, providers: Sequence[Any] | None) -> Any:
+    if not existing(path, "ONNX file").is_file():
+        raise UserError("This is not a file; an ONNX graph is expected.", where=str(path))
+    known = _checked(providers)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -78,14 +67,9 @@ def _session(path: Path, threads: int, providers: list[Any]) -> Any:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.log_severity_level = _QUIET
     try:
-        return onnxruntime.InferenceSession(str(path), options, providers=providers)
+        return onnxruntime.InferenceSession(str(path), options, providers=known)
     except Exception as error:  # its exceptions share no base class but this one
-        reason = str(error).splitlines()[0]
-        raise UserError(
-            f"ONNX Runtime cannot load this graph: {reason}",
-            where=str(path),
-            hint="The file may be damaged, or made for a newer ONNX Runtime.",
-        ) from error
+        raise unloadable("ONNX Runtime", str(error).splitlines()[0], path) from error
 
 
 def _checked(providers: Sequence[Any] | None) -> list[Any]:

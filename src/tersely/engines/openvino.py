@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike
 
 from ..errors import UserError, existing
 from .cpu import cpu, threads_or_all
-from .engine import Batch, Outputs, pick
+from .engine import Batch, Outputs, feed, input_types, unloadable
 
 _HINTS = {"fp32": "f32", "int8": "f32", "bf16": "bf16"}
 _TYPES: dict[str, DTypeLike] = {"i64": np.int64, "i32": np.int32, "boolean": np.bool_}
@@ -38,19 +38,17 @@ class OpenVinoEngine:
         for _ in range(streams):
             self._requests.put(compiled.create_infer_request())
         # Names are asked of the graph as read: compiling drops casts and lends their names to the inputs.
-        self._types = {port.get_any_name(): _type(port, path) for port in model.inputs}
+        named = {port.get_any_name(): port.get_element_type().get_type_name() for port in model.inputs}
+        self._types = input_types(named, _TYPES, path)
         self.inputs = tuple(self._types)
         self.outputs = tuple(port.get_any_name() for port in model.outputs)
 
     def run(self, batch: Batch) -> Outputs:
         """Inputs [rows, length] to logits; the batch's integers are cast to the graph's own type."""
-        feed = {
-            name: np.ascontiguousarray(array, dtype=self._types[name])
-            for name, array in pick(batch, self.inputs).items()
-        }
+        inputs = feed(batch, self._types)
         request = self._requests.get()
         try:
-            request.infer(feed)
+            request.infer(inputs)
             # `.data` is a view of the request's buffer, which the next run overwrites.
             return tuple(np.array(tensor.data, dtype=np.float32) for tensor in request.output_tensors)
         finally:
@@ -81,15 +79,4 @@ def _compile(core: Any, path: str | Path, threads: int, precision: str, streams:
         return model, core.compile_model(model, "CPU", settings)
     except RuntimeError as error:
         lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith("Exception from")]
-        raise UserError(
-            f"OpenVINO cannot load this graph: {lines[0] if lines else error}",
-            where=str(path),
-            hint="The file may be damaged, or made for a newer OpenVINO.",
-        ) from error
-
-
-def _type(port: Any, path: str | Path) -> DTypeLike:
-    name = port.get_element_type().get_type_name()
-    if name not in _TYPES:
-        raise UserError(f"The input '{port.get_any_name()}' is of type {name}, not integer.", where=str(path))
-    return _TYPES[name]
+        raise unloadable("OpenVINO", lines[0] if lines else str(error), path) from error

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UserError, nearest
-from . import warm
 from .cpu import EXACT_CLASSES, cpu
+from .engine import warm
 
 Product = Callable[[NDArray[np.uint8]], NDArray[Any]]
 """Inputs [rows, 64] to sums [rows, 64]."""

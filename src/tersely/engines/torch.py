@@ -14,7 +14,7 @@ from torch import nn
 
 from ..tasks import TASKS, heads
 from .cpu import threads_or_all
-from .engine import INPUTS, Batch, Outputs, pick
+from .engine import INPUTS, Batch, Outputs, feed
 
 INPUT_NAMES, OUTPUT_NAMES = "tersely_inputs", "tersely_outputs"
 """Attributes of a module that say what it takes and gives, where its class does not: a live model of the user's."""
@@ -46,12 +46,10 @@ class TorchEngine:
     def run(self, batch: Batch) -> Outputs:
         """Inputs [rows, length] to logits, on the module's own device."""
         device = next((parameter.device for parameter in self._module.parameters()), torch.device("cpu"))
-        feed = {
-            name: torch.from_numpy(np.ascontiguousarray(array, dtype=np.int64)).to(device)
-            for name, array in pick(batch, self.inputs).items()
-        }
+        arrays = feed(batch, dict.fromkeys(self.inputs, np.int64))
+        inputs = {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
         with torch_threads(self.threads), evaluating(self._module), torch.inference_mode():
-            outputs = as_tuple(self._module(**feed), self.outputs)
+            outputs = as_tuple(self._module(**inputs), self.outputs)
         return tuple(output.float().cpu().numpy() for output in outputs)
 
 

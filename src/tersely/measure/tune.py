@@ -15,8 +15,7 @@ from ..engines.engine import Batch, Engine
 from ..errors import Failure, UserError
 from ..progress import SILENT, Progress
 from ..runtime import open_encoder
-from ..runtime.choose import Pair
-from ..runtime.remember import Remembered, prepare, remember
+from ..runtime.choose import Pair, Remembered, prepare, remember
 from ..tasks import from_json
 from .benchmark import Contestant, Timing, alternate, full_batch
 from .check import FILE, read_probe, replay, runnable

@@ -69,7 +69,7 @@ def pad(features: Sequence[Feature], pad_id: int, length: int = 0) -> Batch:
 
 
 def _stack(features: Sequence[Feature], name: str, longest: int) -> NDArray[Any]:
-    """One of the further inputs; what has an entry for each piece is filled up with zeros."""
+    """One of the further inputs; what has an entry for each token is filled up with zeros."""
     rows = [np.asarray(feature.more[name]) for feature in features]
     if all(row.ndim and len(row) == len(feature) for row, feature in zip(rows, features, strict=True)):
         rows = [np.pad(row, [(0, longest - len(row)), *[(0, 0)] * (row.ndim - 1)]) for row in rows]

@@ -1,22 +1,32 @@
-"""Which graph on which engine: what `tersely tune` found here, else the order that was measured for the CPU class."""
+"""Which graph on which engine: what `tersely tune` found here, else the order that was measured for the CPU class.
+
+What was found is kept in the user's cache, never in the artifact, which other machines run too.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import tempfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from .. import engines
-from ..artifact import Artifact, Graph
-from ..engines.cpu import CLASSES, cpu, threads_or_all
-from ..engines.facts import ranking
+from ..artifact import MANIFEST, Artifact, Graph, sha256
+from ..data.typed_json import fill
+from ..engines.cpu import cpu, threads_or_all
 from ..engines.saturation import PRODUCTS, effective_class, saturates
-from ..errors import UserError
-from .remember import Remembered, recall
+from ..errors import Failure, UserError
 
-RANK: Mapping[str, tuple[tuple[str, str], ...]] = {name: ranking(name) for name in CLASSES}
-"""(precision, engine) by CPU class, the fastest first, as the engines' own facts say."""
+FILE = "tune.json"
 
 
 class ClassWarning(UserWarning):
@@ -37,6 +47,15 @@ class Pair:
         return not {"all", self.cpu_class}.isdisjoint(self.graph.cpu_classes)
 
 
+@dataclass(frozen=True)
+class Remembered:
+    """The graph, the engine and the arithmetic that were the fastest here."""
+
+    graph: str
+    engine: str
+    precision: str
+
+
 def choose(
     opened: Artifact, engine: str = "auto", threads: int | None = None, precision: str | None = None
 ) -> tuple[Graph, str]:
@@ -48,11 +67,8 @@ def choose(
     if engine != "auto":
         picked = pairs(opened, engine)
         if not picked:
-            raise UserError(
-                f"The artifact has no graph for engine '{engine}'.",
-                where=str(opened.folder),
-                hint=f"It has: {', '.join(offered_engines(opened)) or 'none'}.",
-            )
+            hint = f"It has: {', '.join(offered_engines(opened)) or 'none'}."
+            raise UserError(f"The artifact has no graph for engine '{engine}'.", where=str(opened.folder), hint=hint)
     else:
         picked = _installed(opened)
         if precision is None:
@@ -83,7 +99,7 @@ def offered_engines(opened: Artifact) -> list[str]:
 
 
 def ranked(graphs: Sequence[Graph], class_of: Callable[[Graph, str], str]) -> list[Pair]:
-    """Order graphs × engines: those that are right first, then by `RANK`, an engine's own graph, the order listed.
+    """Order graphs × engines: those that are right first, then by rank, an engine's own graph, the order listed.
 
     >>> both = Graph("both.onnx", ("openvino", "onnxruntime"), "int8")
     >>> [pair.engine for pair in ranked([both], lambda graph, engine: "avx2")]
@@ -96,27 +112,25 @@ def ranked(graphs: Sequence[Graph], class_of: Callable[[Graph, str], str]) -> li
 def remembered_first(offered: Sequence[Pair], found: Remembered | None) -> list[Pair]:
     """Put what was remembered first, in its precision, if it is still offered and as right as the best by rank."""
     for pair in offered:
-        named = found is not None and (pair.graph.path, pair.engine) == (found.graph, found.engine)
-        if found is not None and named and pair.fits == offered[0].fits:
+        if found and (pair.graph.path, pair.engine, pair.fits) == (found.graph, found.engine, offered[0].fits):
             return [replace(pair, graph=replace(pair.graph, precision=found.precision)), *offered]
     return list(offered)
 
 
-def _rank(pair: Pair) -> int:
-    order = RANK.get(pair.cpu_class, RANK["other"])
-    wanted = (pair.graph.precision, pair.engine)
-    return order.index(wanted) if wanted in order else len(order)
+def _rank(pair: Pair) -> float:
+    facts = engines.ENGINES.get(pair.engine)
+    return (
+        float("inf") if facts is None else facts.ranks.get(pair.graph.precision, {}).get(pair.cpu_class, float("inf"))
+    )
 
 
 def _installed(opened: Artifact) -> list[Pair]:
     found = [pair for pair in pairs(opened) if pair.engine in engines.installed()]
     if not found:
-        names = ", ".join(offered_engines(opened)) or "it names none"
-        raise UserError(
-            f"No engine for this artifact is installed here ({names}).",
-            where=str(opened.folder),
-            hint="Install one with: pip install onnxruntime",
+        what = (
+            f"No engine for this artifact is installed here ({', '.join(offered_engines(opened)) or 'it names none'})."
         )
+        raise UserError(what, where=str(opened.folder), hint="Install one with: pip install onnxruntime")
     return found
 
 
@@ -135,3 +149,100 @@ def _warn(folder: Path, pair: Pair) -> None:
         f"wrong. See how far with: tersely check {folder}. Mend it: make the artifact anew with --cpu_classes all."
     )
     warnings.warn(what, ClassWarning, stacklevel=4)  # shown at the caller of `load`
+
+
+def recall(folder: Path, threads: int) -> Remembered | None:
+    """What was found for this artifact with so many threads on this machine, its engines as they are now."""
+    entry = _read(cache_folder() / FILE).get(_key(_circumstances(folder, threads)), {})
+    try:
+        return fill(Remembered, entry.get("choice"), "The choice")
+    except (AttributeError, UserError):  # damaged by hand: as good as nothing
+        return None
+
+
+def remember(folder: Path, choices: Mapping[int, Remembered]) -> Path:
+    """Write what was found, by number of threads; gives the file. Of two who write at once, the last one's holds."""
+    place = prepare()
+    content = _read(place)
+    for threads, choice in choices.items():
+        circumstances = _circumstances(folder, threads)
+        content[_key(circumstances)] = {"choice": asdict(choice), "for": circumstances}
+    with writing_cache(place):
+        write_cached(place, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+    return place
+
+
+def prepare() -> Path:
+    """The file to write to, its folder made: asked before a long measurement."""
+    place = cache_folder() / FILE
+    with writing_cache(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=place.parent).close()
+    return place
+
+
+def cache_folder(environment: Mapping[str, str] = os.environ, system: str | None = None) -> Path:
+    """$TERSELY_CACHE, else the place for caches of the operating system.
+
+    >>> cache_folder({"XDG_CACHE_HOME": "/scratch"}, "Linux").as_posix()
+    '/scratch/tersely'
+    """
+    if environment.get("TERSELY_CACHE"):
+        return Path(environment["TERSELY_CACHE"])
+    system = system or platform.system()
+    if system == "Windows":
+        local = environment.get("LOCALAPPDATA")
+        return (Path(local) if local else Path.home() / "AppData" / "Local") / "tersely" / "Cache"
+    if system == "Darwin":
+        return Path.home() / "Library" / "Caches" / "tersely"
+    return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tersely"
+
+
+def _circumstances(folder: Path, threads: int) -> dict[str, Any]:
+    """All that a measurement holds for; another CPU or a new release of an engine asks for a new one."""
+    here = cpu()
+    return {
+        "artifact": sha256(folder / MANIFEST),
+        "cpu": here.name,
+        "cpu_class": here.cpu_class,
+        "threads": threads,
+        "versions": {name: _version(name) for name in engines.GRAPH_ENGINES},
+    }
+
+
+def _key(circumstances: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(circumstances, sort_keys=True).encode()).hexdigest()
+
+
+@functools.cache
+def _version(package: str) -> str | None:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(package)
+    return None
+
+
+def _read(place: Path) -> dict[str, Any]:
+    """What the file holds; nothing where there is none or it is damaged."""
+    try:
+        content = json.loads(place.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def write_cached(place: Path, text: str) -> None:
+    """Write a file of the cache, in one step to whoever reads it meanwhile."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=place.parent, delete=False, encoding="utf-8") as stream:
+        stream.write(text)
+    Path(stream.name).replace(place)
+
+
+@contextlib.contextmanager
+def writing_cache(place: Path) -> Iterator[None]:
+    """Say in one line that the cache cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        hint = "Name a folder that can be written to in $TERSELY_CACHE."
+        raise Failure(f"The cache cannot be written: {error.strerror}.", where=str(place), hint=hint) from None

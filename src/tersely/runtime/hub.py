@@ -6,7 +6,6 @@ import contextlib
 import glob
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,17 +18,17 @@ from .. import artifact as artifacts
 from ..artifact import MANIFEST, is_artifact
 from ..atomic import whole_folder
 from ..errors import Failure, UserError, missing_package
-from .remember import cache_folder, unwritable
+from .choose import cache_folder, write_cached, writing_cache
+from .predictor import HUB
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
-PREFIX = "hub:"
 MAIN = "main"
 TIMEOUT = 10.0
 """Seconds until a Hub that does not say which commit a revision is counts as out of reach."""
 _PART = r"\w(?:[\w.-]*\w)?"
-_FORM = re.compile(rf"{PREFIX}(?P<repository>(?:{_PART}/)?{_PART})(?:@(?P<revision>\w[\w./+-]*))?", re.ASCII)
+_FORM = re.compile(rf"{HUB}(?P<repository>(?:{_PART}/)?{_PART})(?:@(?P<revision>\w[\w./+-]*))?", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LOG_IN = "Of a private repository: log in with 'hf auth login'."
 
@@ -42,7 +41,7 @@ class Address:
     revision: str = MAIN
 
     def __str__(self) -> str:
-        return f"{PREFIX}{self.repository}" + ("" if self.revision == MAIN else f"@{self.revision}")
+        return f"{HUB}{self.repository}" + ("" if self.revision == MAIN else f"@{self.revision}")
 
     def home(self) -> Path:
         """Folder in the cache for all that is known of the repository. No name on the Hub has two hyphens in a row."""
@@ -51,16 +50,6 @@ class Address:
     def copy(self, commit: str) -> Path:
         """Place of a commit's files: a folder that is called as the repository is, since models are shown by it."""
         return self.home() / commit / self.repository.rpartition("/")[2]
-
-
-def local_folder(folder: str | Path) -> str | Path:
-    """Give the folder of an address on the Hub, downloaded if need be; any other path comes back as it is.
-
-    >>> local_folder("smaller/best")
-    'smaller/best'
-    """
-    text = folder.as_posix() if isinstance(folder, Path) else folder
-    return str(fetched(parse(text))) if str(text).startswith(PREFIX) else folder
 
 
 def parse(text: str) -> Address:
@@ -117,7 +106,7 @@ def _download(address: Address, commit: str, place: Path) -> None:
     from filelock import FileLock  # huggingface_hub brings it
 
     api = _api()
-    try:
+    with writing_cache(place):
         place.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(address.home() / f"{commit}.lock"):  # workers that begin together download once
             if is_artifact(place):
@@ -129,20 +118,14 @@ def _download(address: Address, commit: str, place: Path) -> None:
                 api.snapshot_download(address.repository, revision=commit, local_dir=scratch, allow_patterns=names)
                 shutil.rmtree(scratch / ".cache", ignore_errors=True)  # notes of huggingface_hub
                 artifacts.checked_manifest(scratch)
-    except OSError as error:
-        raise unwritable(error, place) from None
 
 
 def _keep_commit(address: Address, commit: str) -> None:
     """Note which commit the revision is, for times without connection; a cache that is only read goes without."""
     place = _commit_file(address)
     with contextlib.suppress(OSError):
-        if place.is_file() and place.read_text(encoding="utf-8").strip() == commit:
-            return
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=place.parent, delete=False, encoding="utf-8") as stream:
-            stream.write(f"{commit}\n")
-        Path(stream.name).replace(place)
+        if not place.is_file() or place.read_text(encoding="utf-8").strip() != commit:
+            write_cached(place, f"{commit}\n")
 
 
 def _commit_file(address: Address) -> Path:
@@ -154,7 +137,7 @@ def _api() -> HfApi:
     try:
         from huggingface_hub import HfApi
     except ImportError:
-        raise missing_package("huggingface_hub", f"an address that starts with '{PREFIX}'", "hub") from None
+        raise missing_package("huggingface_hub", f"an address that starts with '{HUB}'", "hub") from None
     return HfApi(library_name="tersely", library_version=__version__)
 
 

@@ -6,18 +6,17 @@ Heads end too: uvicorn's parser takes a request line and headers of any size.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from uvicorn import Config, Server
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from .exchange import JSON, refusal_body
-from .limits import MAX_HEAD, Refusal
+from .request import JSON, Refusal
+from .server_options import MAX_HEAD
 
 LINGER = 1.0
 """Seconds for which a draining server still listens on open connections: a request may be on its way already."""
-
 
 CONTINUE = b"HTTP/1.1 100 "
 """How the line begins that asks for a body: it is no answer, and not held back."""
@@ -149,7 +148,7 @@ class Connection(HttpToolsProtocol):
     def _send_refusal(self) -> None:
         if self.transport.is_closing():
             return
-        body = refusal_body(TOO_LARGE)
+        body = TOO_LARGE.body()
         headers = [
             *self.server_state.default_headers,
             (b"content-type", JSON),
@@ -194,14 +193,19 @@ class OneWrite:
 
 
 class PatientServer(Server):
-    """uvicorn's server, which looks at its connections once a second; it ends at once if it was `told` to before."""
+    """uvicorn's server, which looks at its connections once a second and ends where `early_signals` came before it."""
 
     def __init__(
-        self, config: Config, client_timeout: float, on_drain: Any, on_started: Any, told: Collection[int] = ()
+        self,
+        config: Config,
+        client_timeout: float,
+        on_drain: Callable[[], None],
+        on_started: Callable[[], None],
+        early_signals: Collection[int],
     ) -> None:
         super().__init__(config)
-        self._client_timeout, self._on_drain, self._on_started = client_timeout, on_drain, on_started
-        self._told = told
+        self._client_timeout, self._early_signals = client_timeout, early_signals
+        self._on_drain, self._on_started = on_drain, on_started
 
     async def startup(self, sockets: Any = None) -> None:
         """Tell that requests are taken."""
@@ -212,7 +216,7 @@ class PatientServer(Server):
         """Cut off who is too slow."""
         if counter % 10 == 0:
             self._cut_off()
-        return await super().on_tick(counter) or bool(self._told)
+        return await super().on_tick(counter) or bool(self._early_signals)
 
     async def shutdown(self, sockets: Any = None) -> None:
         """Drain; slow clients do not keep the server from ending."""

@@ -22,7 +22,7 @@ from ..measure.benchmark import Contestant, alternate, full_batch
 from ..measure.check import runnable
 from ..measure.tune import contenders, eligible
 from ..runtime.choose import offered_engines
-from .plan import COSTS, rounded
+from .batching import COSTS, rounded
 
 SECONDS = 1.0
 """How long each engine is timed, at least `ROUNDS` rounds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
@@ -21,29 +22,15 @@ class Metrics:
 
     def __init__(self, waiting: Mapping[str, Callable[[], int]]) -> None:
         self._registry = CollectorRegistry()
-        self._requests = Counter(
-            "tersely_requests", "Requests answered, by model and status.", ["model", "status"], registry=self._registry
-        )
-        self._errors = Counter(
-            "tersely_errors", "Requests answered with a status of 400 or above.", ["model"], registry=self._registry
-        )
-        self._waiting = Gauge(
-            "tersely_queue_texts",
-            "Texts taken and not yet answered.",
-            ["model"],
-            registry=self._registry,
-            multiprocess_mode="livesum",
-        )
-        self._batches = Histogram(
-            "tersely_batch_rows", "Rows of a batch.", ["model"], registry=self._registry, buckets=ROWS
-        )
-        self._seconds = Histogram(
-            "tersely_request_seconds",
-            "Seconds from a request to its answer.",
-            ["model"],
-            registry=self._registry,
-            buckets=SECONDS,
-        )
+        requests, by_status = "Requests answered, by model and status.", ["model", "status"]
+        self._requests = Counter("tersely_requests", requests, by_status, registry=self._registry)
+        by_model: dict[str, Any] = {"labelnames": ["model"], "registry": self._registry}
+        self._errors = Counter("tersely_errors", "Requests answered with a status of 400 or above.", **by_model)
+        waits = "Texts taken and not yet answered."
+        self._waiting = Gauge("tersely_queue_texts", waits, multiprocess_mode="livesum", **by_model)
+        self._batches = Histogram("tersely_batch_rows", "Rows of a batch.", buckets=ROWS, **by_model)
+        seconds = "Seconds from a request to its answer."
+        self._seconds = Histogram("tersely_request_seconds", seconds, buckets=SECONDS, **by_model)
         self._several = FOLDER in os.environ
         self._read = dict(waiting)
         self._children: dict[tuple[str, int], Counter] = {}
@@ -65,8 +52,7 @@ class Metrics:
 
     def batches(self, model: str) -> Callable[[int], None]:
         """What a model's batcher tells the size of each batch."""
-        child = self._batches.labels(model)
-        return lambda rows: child.observe(rows)
+        return self._batches.labels(model).observe
 
     def text(self) -> bytes:
         """All numbers, of all workers, in Prometheus' format."""

@@ -1,4 +1,4 @@
-"""Names to models: which folders are served, and what each of them takes."""
+"""Models behind names: which folders are served, what each of them takes, and texts to try it with."""
 
 from __future__ import annotations
 
@@ -14,19 +14,23 @@ from .. import artifact as artifacts
 from .. import runtime
 from ..artifact import Artifact
 from ..errors import UserError
+from ..measure.check import FILE as PROBE
+from ..measure.check import read_probe
 from ..models.positions import longest
 from ..runtime import Predictor
-from ..runtime.hub import local_folder
-from ..tasks import TASKS, Task, facts_of
-from ..tasks.wire import Wire
-from .examples import examples_for, takes_pairs
+from ..runtime.predictor import local_folder
+from ..tasks import TASKS, Encoder, Task, facts_of
+from ..tasks.wire import Sample, Wire
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+CHINESE = re.compile(r"[\u4e00-\u9fff]")
+# Share of a vocabulary with Chinese characters in it: English BERT 2 %, multilingual BERT 8 %, Chinese BERT 69 %.
+SOME_CHINESE, MOSTLY_CHINESE = 0.04, 0.3
 
 
 @dataclass(frozen=True)
-class Model:
-    """An artifact under the name that it is served as; `longest`: pieces that it has positions for (None: any).
+class ServedModel:
+    """An artifact under the name that it is served as; `longest`: tokens that it has positions for (None: any).
 
     `examples`: texts to try it with, each the `data` of a request.
     """
@@ -35,9 +39,9 @@ class Model:
     opened: Artifact
     predictor: Predictor
     longest: int | None
-    examples: Sequence[Mapping[str, str]] = ()
+    examples: Sequence[Sample] = ()
 
-    @property
+    @cached_property
     def task(self) -> Task:
         """What it does, as the artifact says."""
         return self.predictor.task
@@ -106,7 +110,9 @@ def check_folders(folders: Mapping[str, Path]) -> None:
             raise UserError(reason, where=str(folder))
 
 
-def open_model(name: str, folder: Path, engine: str = "auto", threads: int | None = None, streams: int = 1) -> Model:
+def open_model(
+    name: str, folder: Path, engine: str = "auto", threads: int | None = None, streams: int = 1
+) -> ServedModel:
     """Load one artifact; see `runtime.load`."""
     predictor = runtime.load(folder, engine, threads, streams=streams)
     if not predictor.encoder.reads_text:
@@ -116,4 +122,29 @@ def open_model(name: str, folder: Path, engine: str = "auto", threads: int | Non
     task, encoder = predictor.task, predictor.encoder
     either = any(text.optional for text in task.facts.inputs)
     pairs = takes_pairs(opened, encoder) if either else None
-    return Model(name, opened, predictor, longest(config), examples_for(task, encoder, pairs))
+    return ServedModel(name, opened, predictor, longest(config), examples_for(task, encoder, pairs))
+
+
+def examples_for(task: Task, encoder: Encoder, pairs: bool | None = None) -> list[Sample]:
+    """Inputs for a task, as the `data` of a request; `pairs`: only pairs of texts, or only single ones."""
+    return [sample for language in languages(encoder) for sample in task.wire.samples(language, pairs)]
+
+
+def takes_pairs(opened: Artifact, encoder: Encoder) -> bool | None:
+    """Whether a classifier is for pairs of texts, as the rows of its probe are; None where they do not tell."""
+    second_type = encoder.pair.types[3]
+    if second_type == 0 or PROBE not in opened.manifest.files:
+        return None  # RoBERTa and its kin have one type for both
+    pairs = {bool((feature.token_type_ids == second_type).any()) for feature in read_probe(opened).features}
+    return pairs.pop() if len(pairs) == 1 else None
+
+
+def languages(encoder: Encoder) -> Sequence[str]:
+    """`en`, `zh` or both: what the vocabulary is made for."""
+    vocabulary = json.loads(encoder.to_json())["model"]["vocab"]
+    # A Unigram model lists tokens with scores; the others map tokens to numbers.
+    tokens = [entry if isinstance(entry, str) else entry[0] for entry in vocabulary]
+    share = sum(CHINESE.search(token) is not None for token in tokens) / max(1, len(tokens))
+    if share >= MOSTLY_CHINESE:
+        return ("zh",)
+    return ("en", "zh") if share >= SOME_CHINESE else ("en",)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Protocol
+from typing import Any
 
 from uvicorn import Config
 
@@ -19,46 +19,39 @@ from ..errors import UserError
 from .app import App
 from .connection import LINGER, Connection, PatientServer
 from .engine_trial import fastest_engines
-from .models import Model, check_folders, open_model
-from .settings import Settings
+from .models import ServedModel, check_folders, open_model
+from .server_options import ServerOptions
 
 BACKLOG = 2048
 KEEP_ALIVE = 65
 """Seconds for which an idle connection is kept: longer than the minute of most proxies, which then close first."""
 
 
-class Joined(Protocol):
-    """What can be waited for: a process, a thread."""
-
-    def join(self) -> None:
-        """Wait for its end."""
-
-
-def run(settings: Settings, started: Callable[[str], None]) -> None:
+def run(options: ServerOptions, started: Callable[[str], None]) -> None:
     """Serve; `started` is told the address when requests are taken. Ends on SIGTERM or Ctrl-C, all answered."""
-    check_folders(settings.folders)
-    listening = bind(settings.host, settings.port)
+    check_folders(options.folders)
+    listening = bind(options.host, options.port)
     address = address_of(listening)
-    if settings.engine == "auto":
-        found = fastest_engines(settings.folders, settings.threads_of_a_stream)
-        settings = replace(settings, engines=found)
-    if settings.workers == 1:
-        models = open_models(settings)
-        with last_signals() as told:
-            serve(models, settings, listening, lambda: started(address), told=told)
+    if options.engine == "auto":
+        found = fastest_engines(options.folders, options.threads_of_a_stream)
+        options = replace(options, engines=found)
+    if options.workers == 1:
+        models = open_models(options)
+        with last_signals() as early:
+            serve(models, options, listening, lambda: started(address), early_signals=early)
         return
     from .workers import supervise
 
-    supervise(settings, listening, lambda: started(address))
+    supervise(options, listening, lambda: started(address))
 
 
-def open_models(settings: Settings) -> dict[str, Model]:
+def open_models(options: ServerOptions) -> dict[str, ServedModel]:
     """Load every model that was named, to be kept as long as the process lives."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a few short texts at a time are not worth its threads
-    threads, streams = settings.threads_of_a_stream, settings.streams
+    threads, streams = options.threads_of_a_stream, options.streams
     opened = {
-        name: open_model(name, folder, settings.engines.get(name, settings.engine), threads, streams)
-        for name, folder in settings.folders.items()
+        name: open_model(name, folder, options.engines.get(name, options.engine), threads, streams)
+        for name, folder in options.folders.items()
     }
     gc.collect()
     gc.freeze()  # looking for garbage in all that is loaded stopped every answer for 40 ms each few seconds
@@ -66,19 +59,19 @@ def open_models(settings: Settings) -> dict[str, Model]:
 
 
 def serve(
-    models: Mapping[str, Model],
-    settings: Settings,
+    models: Mapping[str, ServedModel],
+    options: ServerOptions,
     listening: socket.socket,
     started: Callable[[], None],
-    parent: Joined | None = None,
-    told: Collection[int] = (),
+    wait_for_end: Callable[[], object] | None = None,
+    early_signals: Collection[int] = (),
 ) -> None:
-    """Answer requests in this process until a signal comes or `parent` ends; all that was taken is answered.
+    """Answer requests in this process until a signal comes or `wait_for_end` returns; all that was taken is answered.
 
-    `told` holds signals that came before there was a server to heed them.
+    `early_signals` holds those that came before there was a server to heed them.
     """
-    limits = settings.limits
-    app = App(models, limits, settings.api_key, settings.streams)
+    limits = options.limits
+    app = App(models, limits, options.api_key, options.streams)
     config = Config(
         app,
         http=Connection,
@@ -98,9 +91,9 @@ def serve(
     def drain() -> None:
         app.ready = False
 
-    server = PatientServer(config, limits.client_timeout, drain, started, told)
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent, server), daemon=True).start()
+    server = PatientServer(config, limits.client_timeout, drain, started, early_signals)
+    if wait_for_end is not None:
+        threading.Thread(target=_end_after, args=(wait_for_end, server), daemon=True).start()
     try:
         server.run([listening])
     finally:
@@ -113,13 +106,20 @@ def last_signals() -> Iterator[Collection[int]]:
 
     Gives the signals that come while uvicorn does not listen for them, as they come: before its start they count.
     """
-    told: list[int] = []
-    before = {n: signal.signal(n, lambda number, _: told.append(number)) for n in (signal.SIGTERM, signal.SIGINT)}
+    came: list[int] = []
+    with stop_signals(lambda number, _: came.append(number)):
+        yield came
+
+
+@contextmanager
+def stop_signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
+    """Handle SIGTERM and Ctrl-C for a while."""
+    before = {number: signal.signal(number, handler) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield told
+        yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, handled_before in before.items():
+            signal.signal(number, handled_before)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -152,6 +152,6 @@ def address_of(listening: socket.socket) -> str:
     return f"http://{host}:{port}"
 
 
-def _end_with(parent: Joined, server: PatientServer) -> None:
-    parent.join()
+def _end_after(wait: Callable[[], object], server: PatientServer) -> None:
+    wait()
     server.should_exit = True

@@ -1,35 +1,50 @@
-"""The Open Inference Protocol (v2) over HTTP: texts in as BYTES, labels and scores out."""
+"""The Open Inference Protocol (v2) over HTTP: texts in as BYTES, labels and scores out.
+
+With its binary tensor extension: JSON first, then the tensors' bytes in the order of the JSON.
+"""
 
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from .. import __version__
-from ..errors import nearest
-from . import simple, v2_binary
-from .limits import Limits, Refusal, checked_text, read_json, shown
-from .models import Model
-from .simple import Asked
+from ..tasks.wire import Schema, closed
+from .models import ServedModel
+from .request import (
+    Query,
+    Refusal,
+    check_parameter,
+    checked_text,
+    offered,
+    read_json,
+    read_query,
+    refuse_unknown,
+    shown,
+)
+from .server_options import Limits
 
+HEADER = "Inference-Header-Content-Length"
 VERSION = "1"
 SERVER = {"name": "tersely", "version": __version__, "extensions": ["binary_tensor_data"]}
+_FLAG: Schema = {"type": "boolean"}
 
 
-@dataclass(frozen=True)
-class Inference:
+class Inference(NamedTuple):
     """A request, read: what is asked, the `id` to give back, and the outputs wanted, each in binary or not."""
 
-    asked: Asked
+    query: Query
     id: str | None
     outputs: Mapping[str, bool]
     column: bool
     """Whether texts came as [rows, 1]: answers go back so too."""
 
 
-def metadata(model: Model) -> dict[str, Any]:
+def metadata(model: ServedModel) -> dict[str, Any]:
     """What `/v2/models/<name>` says."""
     columns = [{"name": name.upper(), "datatype": "BYTES", "shape": [-1]} for name in model.inputs]
     outputs = [
@@ -41,32 +56,33 @@ def metadata(model: Model) -> dict[str, Any]:
 
 
 def read(
-    body: bytes, json_length: str | None, model: Model, schemas: Mapping[str, Mapping[str, Any]], limits: Limits
+    body: bytes, json_length: str | None, model: ServedModel, schemas: Mapping[str, Schema], limits: Limits
 ) -> Inference:
-    """Check a request, in JSON or with binary tensors."""
-    head, tail = v2_binary.split(body, json_length)
+    """Check a request, in JSON or with binary tensors; `schemas` are those of `request.offered`."""
+    head, tail = _split(body, json_length)
     content = read_json(head)
     if not isinstance(content, dict):
         raise Refusal(422, f"The body must be an object with 'inputs'. Got {shown(content)}.")
-    _known(content, ("id", "parameters", "inputs", "outputs"), "The request")
+    refuse_unknown(content, ("id", "parameters", "inputs", "outputs"), "The request has no entry")
     id_ = content.get("id")
     if id_ is not None:
         id_ = checked_text(id_, "'id'", limits)
     parameters = _object(content.get("parameters"), "'parameters'")
-    all_binary = _truth(parameters.pop("binary_data_output", False), "binary_data_output")
+    all_binary = parameters.pop("binary_data_output", False)
+    check_parameter("binary_data_output", all_binary, _FLAG)
     inputs = _tensors(content.get("inputs"), "inputs", ("name", "shape", "datatype", "parameters", "data"))
     for tensor in inputs:
         what = f"'parameters' of '{tensor['name'][:60]}'"
-        _known(_object(tensor.get("parameters"), what), ("binary_data_size",), what)
-    columns, column = _texts(inputs, v2_binary.take(inputs, tail), model, limits)
-    asked = simple.read({"data": columns, "parameters": parameters}, model, schemas, limits)
-    wanted = _wanted(content.get("outputs"), tuple(model.wire.outputs), all_binary)
-    return Inference(asked, id_, wanted, column)
+        refuse_unknown(_object(tensor.get("parameters"), what), ("binary_data_size",), f"{what} has no entry")
+    columns, column = _texts(inputs, _binary_inputs(inputs, tail), model, limits)
+    query = read_query({"data": columns, "parameters": parameters}, model, schemas, limits)
+    wanted = _wanted(content.get("outputs"), model.wire.outputs, all_binary)
+    return Inference(query, id_, wanted, column)
 
 
-def answer(model: Model, inference: Inference, answers: Sequence[Any]) -> tuple[bytes, int | None]:
+def answer(model: ServedModel, inference: Inference, answers: Sequence[Any]) -> tuple[bytes, int | None]:
     """The response's body, and the length of its JSON where binary tensors follow."""
-    known, found = model.wire.outputs, model.wire.tensors(answers, inference.asked.parameters)
+    known, found = model.wire.outputs, model.wire.tensors(answers, inference.query.parameters)
     outputs, raws = [], []
     for name, binary in inference.outputs.items():
         (datatype, width), values = known[name], found[name]
@@ -75,7 +91,7 @@ def answer(model: Model, inference: Inference, answers: Sequence[Any]) -> tuple[
             shape.append(1)
         entry: dict[str, Any] = {"name": name, "datatype": datatype, "shape": shape}
         if binary:
-            raws.append(v2_binary.raw_of(values, datatype))
+            raws.append(_raw(values, datatype))
             entry["parameters"] = {"binary_data_size": len(raws[-1])}
         else:
             entry["data"] = values
@@ -87,8 +103,55 @@ def answer(model: Model, inference: Inference, answers: Sequence[Any]) -> tuple[
     return (b"".join([head, *raws]), len(head)) if raws else (head, None)
 
 
+def body_schema(model: ServedModel, limits: Limits) -> Schema:
+    """The JSON schema of what `read` takes without binary tensors."""
+    text: Schema = {"type": "string", "maxLength": limits.max_text_length}
+    tensor = closed(
+        {
+            "name": {"enum": [name.upper() for name in model.inputs]},
+            "datatype": {"const": "BYTES"},
+            "shape": {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1, "maxItems": 2},
+            "data": {"type": "array", "items": text, "maxItems": limits.max_texts},
+            "parameters": _or_null(closed({})),
+        },
+        ["name", "datatype", "shape", "data"],
+    )
+    binary = _or_null(closed({"binary_data": _FLAG}, []))
+    output = closed({"name": {"enum": list(model.wire.outputs)}, "parameters": binary}, ["name"])
+    return closed(
+        {
+            "id": {"type": ["string", "null"]},
+            "inputs": {"type": "array", "items": tensor, "minItems": 1, "maxItems": len(model.inputs)},
+            "outputs": _or_null({"type": "array", "items": output}),
+            "parameters": _or_null(closed({**offered(model, tensors=True), "binary_data_output": _FLAG}, [])),
+        },
+        ["inputs"],
+    )
+
+
+def answer_schema(model: ServedModel) -> Schema:
+    """The JSON schema of what `answer` gives without binary tensors."""
+    tensor = closed(
+        {
+            "name": {"enum": list(model.wire.outputs)},
+            "datatype": {"enum": ["BYTES", "FP32"]},
+            "shape": {"type": "array", "items": {"type": "integer"}},
+            "data": {"type": "array", "items": {"type": ["string", "number"]}},
+            "parameters": closed({"binary_data_size": {"type": "integer"}}),
+        },
+        ["name", "datatype", "shape"],
+    )
+    content = {
+        "model_name": {"const": model.name},
+        "model_version": {"const": VERSION},
+        "id": {"type": "string"},
+        "outputs": {"type": "array", "items": tensor},
+    }
+    return closed(content, ["model_name", "model_version", "outputs"])
+
+
 def _texts(
-    inputs: Sequence[Mapping[str, Any]], raws: Mapping[str, bytes], model: Model, limits: Limits
+    inputs: Sequence[Mapping[str, Any]], raws: Mapping[str, bytes], model: ServedModel, limits: Limits
 ) -> tuple[dict[str, Any], bool]:
     """Texts by the names that the task has for them; whether they stand in a column."""
     known = {name.upper(): name for name in model.inputs}
@@ -96,8 +159,7 @@ def _texts(
     shapes = set()
     for tensor in inputs:
         name = tensor["name"]
-        if name not in known:
-            raise Refusal(422, f"The model has no input '{name[:60]}'. {nearest(name[:60], known)}")
+        refuse_unknown((name,), known, "The model has no input")
         if known[name] in columns:
             raise Refusal(422, f"The input '{name}' is there twice.")
         if tensor.get("datatype") != "BYTES":
@@ -105,11 +167,11 @@ def _texts(
         binary = name in raws
         if binary == ("data" in tensor):
             raise Refusal(422, f"The input '{name}' must have either 'data' or 'binary_data_size'.")
-        texts = v2_binary.texts_of(raws[name], name, limits.max_texts) if binary else _flat(tensor["data"], name)
+        texts = texts_of(raws[name], name, limits.max_texts) if binary else _flat(tensor["data"], name)
         shape = tensor.get("shape")
         # `[False] == [0]` to Python.
-        whole = isinstance(shape, list) and all(type(size) is int for size in shape)
-        if not (whole and shape in ([len(texts)], [len(texts), 1])) and len(texts) <= limits.max_texts:
+        integers = isinstance(shape, list) and all(type(size) is int for size in shape)
+        if not (integers and shape in ([len(texts)], [len(texts), 1])) and len(texts) <= limits.max_texts:
             raise Refusal(422, f"The input '{name}' has {len(texts)} texts: its shape must be [{len(texts)}].")
         shapes.add(len(shape) if isinstance(shape, list) else 1)
         columns[known[name]] = texts
@@ -126,17 +188,18 @@ def _flat(data: Any, name: str) -> list[Any]:
     return [part[0] if isinstance(part, list) and len(part) == 1 else part for part in data]
 
 
-def _wanted(outputs: Any, known: Sequence[str], all_binary: bool) -> dict[str, bool]:
+def _wanted(outputs: Any, known: Mapping[str, Any], all_binary: bool) -> dict[str, bool]:
     if outputs is None or outputs == []:
         return dict.fromkeys(known, all_binary)
     wanted: dict[str, bool] = {}
     for tensor in _tensors(outputs, "outputs", ("name", "parameters")):
         name = tensor["name"]
-        if name not in known:
-            raise Refusal(422, f"The model has no output '{name[:60]}'. {nearest(name[:60], known)}")
-        parameters = _object(tensor.get("parameters"), f"'parameters' of '{name}'")
-        _known(parameters, ("binary_data",), f"'parameters' of '{name}'")
-        wanted[name] = _truth(parameters.get("binary_data", all_binary), "binary_data")
+        refuse_unknown((name,), known, "The model has no output")
+        what = f"'parameters' of '{name}'"
+        parameters = _object(tensor.get("parameters"), what)
+        refuse_unknown(parameters, ("binary_data",), f"{what} has no entry")
+        wanted[name] = parameters.get("binary_data", all_binary)
+        check_parameter("binary_data", wanted[name], _FLAG)
     return wanted
 
 
@@ -146,7 +209,7 @@ def _tensors(value: Any, what: str, entries: Sequence[str]) -> list[dict[str, An
     for tensor in value:
         if not isinstance(tensor, dict) or not isinstance(tensor.get("name"), str):
             raise Refusal(422, f"Each of '{what}' must be an object with a 'name'.")
-        _known(tensor, entries, f"A tensor of '{what}'")
+        refuse_unknown(tensor, entries, f"A tensor of '{what}' has no entry")
     return value
 
 
@@ -156,13 +219,63 @@ def _object(value: Any, what: str) -> dict[str, Any]:
     return dict(value or {})
 
 
-def _truth(value: Any, name: str) -> bool:
-    if not isinstance(value, bool):
-        raise Refusal(422, f"The parameter '{name}' must be true or false. Got {shown(value)}.")
-    return value
+def _or_null(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
 
 
-def _known(content: Mapping[str, Any], names: Sequence[str], what: str) -> None:
-    for name in content:
-        if name not in names:
-            raise Refusal(422, f"{what} has no entry '{name[:60]}'. {nearest(name[:60], names)}")
+def _split(body: bytes, json_length: str | None) -> tuple[bytes, bytes]:
+    """A body's JSON and what follows it; without the header all of it is JSON."""
+    if json_length is None:
+        return body, b""
+    if not (json_length.isascii() and json_length.isdigit() and len(json_length) < 16):
+        raise Refusal(422, f"The header {HEADER} must be a whole number.")
+    length = int(json_length)
+    if length > len(body):
+        raise Refusal(422, f"The header {HEADER} says {length}, but the body has {len(body)} bytes.")
+    return body[:length], body[length:]
+
+
+def _binary_inputs(inputs: Sequence[Mapping[str, Any]], tail: bytes) -> dict[str, bytes]:
+    """The bytes of each input that says how many it has, by name; all of the tail must be somebody's."""
+    found: dict[str, bytes] = {}
+    start = 0
+    for tensor in inputs:
+        size = (tensor.get("parameters") or {}).get("binary_data_size")
+        if size is None:
+            continue
+        if type(size) is not int or not 0 <= size <= len(tail) - start:
+            raise Refusal(422, f"The 'binary_data_size' of '{tensor['name']}' does not fit the {len(tail)} bytes sent.")
+        found[tensor["name"]] = tail[start : start + size]
+        start += size
+    if start != len(tail):
+        raise Refusal(422, f"The inputs name {start} bytes of binary data, but {len(tail)} were sent.")
+    return found
+
+
+def texts_of(raw: bytes, name: str, most: int) -> list[str]:
+    """BYTES elements: each its length in four bytes, little end first, and UTF-8. At most so many are read.
+
+    >>> texts_of(b"\\x02\\x00\\x00\\x00hi", "TEXT", 1)
+    ['hi']
+    """
+    found: list[str] = []
+    start = 0
+    while start < len(raw) and len(found) <= most:  # one too many is refused by the caller, who knows the words for it
+        end = start + 4
+        length = int.from_bytes(raw[start:end], "little")
+        if end > len(raw) or length > len(raw) - end:
+            raise Refusal(422, f"The binary data of '{name}' ends within an element.")
+        try:
+            found.append(raw[end : end + length].decode("utf-8"))
+        except UnicodeDecodeError:
+            raise Refusal(422, f"Element {len(found)} of '{name}' is not UTF-8.") from None
+        start = end + length
+    return found
+
+
+def _raw(values: Sequence[Any], datatype: str) -> bytes:
+    """An output's bytes: BYTES or FP32, in row-major order."""
+    if datatype == "BYTES":
+        parts = [value.encode("utf-8") for value in values]
+        return b"".join(struct.pack("<I", len(part)) + part for part in parts)
+    return np.asarray(values, "<f4").tobytes()

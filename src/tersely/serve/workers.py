@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import signal
 import socket
 import sys
 import tempfile
@@ -16,16 +15,19 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from prometheus_client.multiprocess import mark_process_dead
+
 from ..artifact import FormatWarning
 from ..errors import Failure, UserError
 from .metrics import FOLDER
-from .settings import Settings
+from .run import last_signals, open_models, serve, stop_signals
+from .server_options import ServerOptions
 
 PAUSE = 1.0
 """Seconds before a worker that died is started anew."""
 
 
-def supervise(settings: Settings, listening: socket.socket, started: Callable[[], None]) -> None:
+def supervise(options: ServerOptions, listening: socket.socket, started: Callable[[], None]) -> None:
     """Run the workers until a signal says stop; all that they took is answered.
 
     They share one listening socket: what a worker that dies had not yet accepted, the others do.
@@ -33,35 +35,31 @@ def supervise(settings: Settings, listening: socket.socket, started: Callable[[]
     with tempfile.TemporaryDirectory(prefix="tersely-metrics-") as folder:
         os.environ[FOLDER] = folder
         try:
-            _Workers(settings, listening).run(started)
+            _Workers(options, listening).run(started)
         finally:
             del os.environ[FOLDER]
 
 
 class _Workers:
-    def __init__(self, settings: Settings, listening: socket.socket) -> None:
-        self._settings, self._listening = settings, listening
+    def __init__(self, options: ServerOptions, listening: socket.socket) -> None:
+        self._options, self._listening = options, listening
         self._context = multiprocessing.get_context("spawn")  # engines' threads do not survive a fork
         self._stop_reader, self._stop_writer = socket.socketpair()
         self._stop_writer.setblocking(False)
 
     def run(self, started: Callable[[], None]) -> None:
-        before = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            workers = [self._start() for _ in range(self._settings.workers)]
+        with stop_signals(self._stop):
+            workers = [self._start() for _ in range(self._options.workers)]
             try:
                 if self._all_ready(workers):
                     started()
                     self._keep(workers)
             finally:
                 self._end(workers)
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _start(self) -> tuple[BaseProcess, Connection]:
         ours, theirs = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=_work, args=(self._settings, self._listening, theirs), daemon=True)
+        process = self._context.Process(target=_work, args=(self._options, self._listening, theirs), daemon=True)
         process.start()
         theirs.close()
         return process, ours
@@ -91,7 +89,8 @@ class _Workers:
                 sys.stderr.write(
                     f"tersely: worker {process.pid} ended (exit code {process.exitcode}): a new one starts\n"
                 )
-                _forget(process.pid or 0)
+                # What it had waiting no longer counts; its requests do.
+                mark_process_dead(process.pid or 0)  # type: ignore[no-untyped-call]
                 if self._stop_reader in wait([self._stop_reader], timeout=PAUSE):
                     return
                 workers[place] = self._start()
@@ -101,7 +100,7 @@ class _Workers:
         for process, _ in workers:
             if process.is_alive():
                 process.terminate()
-        limits = self._settings.limits
+        limits = self._options.limits
         latest = time.monotonic() + limits.timeout + limits.client_timeout + 5
         for process, _ in workers:
             process.join(max(0.0, latest - time.monotonic()))
@@ -113,23 +112,14 @@ class _Workers:
             self._stop_writer.send(b"x")
 
 
-def _forget(worker: int) -> None:
-    """Let what a dead worker had waiting no longer count; its requests do."""
-    from prometheus_client.multiprocess import mark_process_dead
-
-    mark_process_dead(worker)  # type: ignore[no-untyped-call]
-
-
-def _work(settings: Settings, listening: socket.socket, said: Connection) -> None:
+def _work(options: ServerOptions, listening: socket.socket, said: Connection) -> None:
     """Be a worker: say when requests are taken, or what was wrong."""
-    from .run import last_signals, open_models, serve
-
     parent = multiprocessing.parent_process()
     warnings.simplefilter("ignore", FormatWarning)  # the first process, which reads the manifests, has told it
     try:
-        models = open_models(settings)  # a signal that comes meanwhile ends the process
+        models = open_models(options)  # a signal that comes meanwhile ends the process
     except UserError as error:
         said.send(error)
         return
-    with last_signals() as told:
-        serve(models, settings, listening, lambda: said.send("ready"), parent, told)
+    with last_signals() as early:
+        serve(models, options, listening, lambda: said.send("ready"), parent.join if parent else None, early)

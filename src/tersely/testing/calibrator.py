@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from ..quantize.calibrators import Calibrator
 from ..quantize.statistics import Statistics
 
-__all__ = ["check_calibrator"]
-
 Sample = NDArray[np.float32]
 
 # A threshold from a histogram may differ by this share where it ought to be equal: rounding, no more.
@@ -36,9 +34,7 @@ def check_calibrator(calibrator: Calibrator) -> None:
     _expect(isinstance(name, str) and name != "", f"A calibrator needs a name. Got {name!r}.")
     thresholds = {kind: _check_bounds(calibrator, kind, _observed(samples)) for kind, samples in tensors.items()}
     for kind, samples in tensors.items():
-        _check_repeated(calibrator, kind, samples, thresholds[kind])
-        _check_order(calibrator, kind, samples, thresholds[kind])
-        _check_batches(calibrator, kind, samples, thresholds[kind])
+        _check_independence(calibrator, kind, samples, thresholds[kind])
         _check_scale(calibrator, kind, samples, thresholds[kind])
 
 
@@ -60,26 +56,20 @@ def _check_bounds(calibrator: Calibrator, kind: str, statistics: Statistics) -> 
     return threshold
 
 
-def _check_repeated(calibrator: Calibrator, kind: str, samples: Sequence[Sample], expected: float) -> None:
-    again = _settle(calibrator, kind, _observed(samples))
-    _same(calibrator, again, expected, f"must not depend on what was settled before ({kind})")
-
-
-def _check_order(calibrator: Calibrator, kind: str, samples: Sequence[Sample], expected: float) -> None:
-    turned = _settle(calibrator, kind, _observed(samples[::-1]))
-    _same(calibrator, turned, expected, f"must not depend on the order of samples ({kind})")
+def _check_independence(calibrator: Calibrator, kind: str, samples: Sequence[Sample], expected: float) -> None:
     shuffled = [np.random.default_rng(1).permutation(sample) for sample in samples]
-    mixed = _settle(calibrator, kind, _observed(shuffled))
-    _same(calibrator, mixed, expected, f"must not depend on the order of tokens in a sample ({kind})")
-
-
-def _check_batches(calibrator: Calibrator, kind: str, samples: Sequence[Sample], expected: float) -> None:
-    one_by_one, rest = _observed(samples[:1]), Statistics()
+    batches, rest = _observed(samples[:1]), Statistics()
     for sample in samples[1:]:
         rest.merge(_observed([sample]))
-    one_by_one.merge(rest)
-    split = _settle(calibrator, kind, one_by_one)
-    _same(calibrator, split, expected, f"must not depend on the cut into batches ({kind})")
+    batches.merge(rest)
+    for what, statistics in (
+        ("what was settled before", _observed(samples)),
+        ("the order of samples", _observed(samples[::-1])),
+        ("the order of tokens in a sample", _observed(shuffled)),
+        ("the cut into batches", batches),
+    ):
+        threshold = _settle(calibrator, kind, statistics)
+        _same(calibrator, threshold, expected, f"must not depend on {what} ({kind})")
 
 
 def _check_scale(calibrator: Calibrator, kind: str, samples: Sequence[Sample], expected: float) -> None:
