@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from onnx import numpy_helper
 
-from ..graphs.layers import Kind, Layer, Product, find_layers, find_products, find_tables
+from ..graphs.layers import Kind, LinearLayer, Product, find_layers, find_products, find_tables
 from ..quant_map import Floats
 from .skip import skipped
 
@@ -40,7 +40,7 @@ class Group:
 class Targets:
     """Layers and products to quantize; `left_float` by weight with its reason; the weights and biases by name."""
 
-    layers: tuple[Layer, ...]
+    layers: tuple[LinearLayer, ...]
     products: tuple[Product, ...]
     left_float: dict[str, str]
     weights: dict[str, Floats] = field(repr=False)
@@ -85,7 +85,7 @@ def find_targets(proto: Any, *, skip_layers: Sequence[str] = (), attention: Sequ
 
     `attention`: the kinds of products to take.
     """
-    uses: dict[str, list[Layer]] = {}
+    uses: dict[str, list[LinearLayer]] = {}
     for layer in find_layers(proto):
         uses.setdefault(layer.name, []).append(layer)
     skip = skipped(skip_layers, [*uses, *(table.name for table in find_tables(proto))])

@@ -12,7 +12,7 @@ from torch import nn
 
 from ..engines.torch import as_tuple, input_names, output_names
 from ..errors import UserError
-from ..graphs.sample import sample_batches
+from ..graphs.export import sample_batches
 from ..models.carve import locate, twin
 from ..models.carve.places import NEURONS
 from ..models.families import Family
