@@ -11,6 +11,7 @@ import numpy as np
 from onnx import numpy_helper
 
 from ..graphs.layers import Kind, LinearLayer, Product, find_layers, find_products, find_tables
+from ..graphs.wiring import initializers
 from ..quant_map import Floats
 from .skip import skipped
 
@@ -89,14 +90,14 @@ def find_targets(proto: Any, *, skip_layers: Sequence[str] = (), attention: Sequ
     for layer in find_layers(proto):
         uses.setdefault(layer.name, []).append(layer)
     skip = skipped(skip_layers, [*uses, *(table.name for table in find_tables(proto))])
-    arrays = {tensor.name: tensor for tensor in proto.graph.initializer}
+    tensors = initializers(proto.graph)
     left_float: dict[str, str] = {}
     weights, biases = {}, {}
     for name, layers in uses.items():
-        weights[name] = np.asarray(numpy_helper.to_array(arrays[name]), np.float32)
+        weights[name] = np.asarray(numpy_helper.to_array(tensors[name]), np.float32)
         bias = layers[0].bias
         if bias is not None:
-            biases[name] = np.asarray(numpy_helper.to_array(arrays[bias]), np.float32)
+            biases[name] = np.asarray(numpy_helper.to_array(tensors[bias]), np.float32)
         if name in skip:
             left_float[name] = "skipped"
         elif layers[0].shape[1] < FEWEST_OUTPUTS:
