@@ -16,7 +16,7 @@ from tersely.artifact import read
 from tersely.compression.attention import kinds, settle_products
 from tersely.engines.saturation import saturates
 from tersely.graphs.layers import find_products
-from tersely.graphs.read import unfold
+from tersely.graphs.plain import unfold
 from tersely.measure.check import check
 from tersely.options.compress import CompressOptions
 from tersely.quant_map import QuantProduct, Range

@@ -14,7 +14,7 @@ from tersely.engines.cpu import cpu
 from tersely.engines.saturation import saturates
 from tersely.errors import UserError
 from tersely.graphs.layers import find_layers, find_products
-from tersely.graphs.read import unfold
+from tersely.graphs.plain import unfold
 from tersely.graphs.wiring import givers, readers
 from tersely.graphs.write_onnxruntime import write_onnxruntime
 from tersely.graphs.write_qdq import write_qdq

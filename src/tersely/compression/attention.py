@@ -19,7 +19,7 @@ from ..graphs.write_qdq import write_qdq
 from ..measure.fidelity import mean_abs_logit_change
 from ..options.compress import CompressOptions
 from ..quant_map import QuantMap
-from ..quantize.ranges import Key
+from ..quantize.ptq import Key
 from ..quantize.samples import Samples
 from ..runtime.batches import run
 from .emulate import write_emulated

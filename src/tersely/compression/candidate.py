@@ -20,7 +20,7 @@ from ..deploy.probe import write_probe
 from ..engines.cpu import EXACT_CLASSES, cpu
 from ..engines.engine import Engine
 from ..engines.saturation import effective_class
-from ..graphs.share import save_sharing
+from ..graphs.rewrite import save_sharing
 from ..graphs.write_onnxruntime import write_onnxruntime
 from ..graphs.write_qdq import write_qdq
 from ..quant_map import QuantMap

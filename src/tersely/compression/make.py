@@ -13,11 +13,10 @@ from ..errors import UserError
 from ..options.compress import CompressOptions
 from ..progress import SILENT, Progress
 from ..quant_map import REASONS, QuantMap
-from ..quantize.dynamic import dynamic
-from ..quantize.embeddings import quantize_tables
-from ..quantize.ptq import PtqSettings, ptq
+from ..quantize.ptq import PtqSettings, dynamic, ptq
 from ..quantize.samples import Samples
 from ..quantize.targets import find_targets
+from ..quantize.weights import quantize_tables
 from ..strategy import DYNAMIC, MOVING, PTQ, QAT, Plan
 from .attention import kinds, settle_products
 

@@ -11,7 +11,7 @@ from .. import __version__
 from ..engines.cpu import cpu
 from ..measure.score import Comparison, Score
 from ..quant_map import REASONS, QuantMap
-from ..quantize.saturation import unsafe_pairs
+from ..quantize.weights import unsafe_pairs
 from .changes import changes, confusion
 from .measured import Measured
 from .parents import Parent

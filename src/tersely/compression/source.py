@@ -14,7 +14,8 @@ from ..artifact import Artifact, Graph, Manifest, sha256
 from ..deploy.export import GRAPH, export, pack
 from ..deploy.probe import probe_batches, probe_examples, probe_features, write_probe
 from ..errors import UserError
-from ..graphs.read import graph_path, read_graph, unfold
+from ..graphs.plain import unfold
+from ..graphs.read import graph_path, read_graph
 from ..models.folder import ModelFolder, make_task, open_folder, read_config, read_encoder
 from ..progress import SILENT, Progress
 from ..tasks import Encoder, Task

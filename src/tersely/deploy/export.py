@@ -15,8 +15,7 @@ from ..atomic import check_destination, whole_folder
 from ..engines.engine import INPUTS
 from ..engines.torch import TorchEngine, input_names
 from ..graphs.agree import allowed
-from ..graphs.export import check_input_dtype, export_onnx, weights_file
-from ..graphs.parity import difference
+from ..graphs.export import check_input_dtype, difference, export_onnx, weights_file
 from ..measure.score import Score, score
 from ..models.folder import ModelFolder, read_tokenizer
 from ..models.torch_folder import quiet_transformers

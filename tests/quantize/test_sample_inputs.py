@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from reference import Counter, make_features, tokens_of, torch_inputs
 
-from tersely.quantize import scout as scouting
-from tersely.quantize.scout import TOKENS, scout
+from tersely.quantize.smooth import TOKENS, InputSample, sample_inputs
 from tersely.quantize.targets import find_targets
 
 FEATURES = make_features(60)
@@ -17,7 +16,7 @@ FIRST = "layer_norm"
 
 
 def look(proto: Any, features: Any = FEATURES, seed: int = 1, **options: Any) -> Any:
-    return scout(proto, find_targets(proto).inputs, features, 0, seed=seed, **options)
+    return sample_inputs(proto, find_targets(proto).inputs, features, 0, seed=seed, **options)
 
 
 def test_maxima_and_tokens_are_torch_s(small: Any) -> None:
@@ -27,11 +26,11 @@ def test_maxima_and_tokens_are_torch_s(small: Any) -> None:
     targets = find_targets(proto)
     assert {layer.input for layer in targets.layers} == set(found)
     for layer in targets.layers:
-        tokens, glimpse = tokens_of(rows, layer.name), found[layer.input]
-        np.testing.assert_allclose(glimpse.channel_max, np.abs(tokens).max(axis=0), atol=1e-4)
-        assert glimpse.tokens.shape == (min(TOKENS, len(tokens)), layer.shape[0])
-        nearest = [int(np.abs(tokens - one).max(axis=1).argmin()) for one in glimpse.tokens]
-        np.testing.assert_allclose(glimpse.tokens, tokens[nearest], atol=1e-3)
+        tokens, sample = tokens_of(rows, layer.name), found[layer.input]
+        np.testing.assert_allclose(sample.channel_max, np.abs(tokens).max(axis=0), atol=1e-4)
+        assert sample.tokens.shape == (min(TOKENS, len(tokens)), layer.shape[0])
+        nearest = [int(np.abs(tokens - one).max(axis=1).argmin()) for one in sample.tokens]
+        np.testing.assert_allclose(sample.tokens, tokens[nearest], atol=1e-3)
 
 
 def test_every_token_has_the_same_chance_whatever_the_batch() -> None:
@@ -39,10 +38,10 @@ def test_every_token_has_the_same_chance_whatever_the_batch() -> None:
     sizes = (900, 40, 600, 3, 457)
     taken = np.zeros(len(sizes))
     for seed in range(60):
-        reservoir = scouting._Reservoir(np.random.default_rng(seed))
+        sample = InputSample(np.random.default_rng(seed))
         for place, size in enumerate(sizes):
-            reservoir.add(np.stack([np.full(size, place), np.arange(size)], axis=1).astype(np.float32))
-        drawn = reservoir.glimpse().tokens.astype(int)
+            sample.add(np.stack([np.full(size, place), np.arange(size)], axis=1).astype(np.float32))
+        drawn = sample.tokens.astype(int)
         assert len(np.unique(drawn, axis=0)) == TOKENS  # and none comes twice
         taken += np.bincount(drawn[:, 0], minlength=len(sizes))
     expected = 60 * TOKENS * np.array(sizes) / sum(sizes)
@@ -51,10 +50,10 @@ def test_every_token_has_the_same_chance_whatever_the_batch() -> None:
 
 
 def test_fewer_tokens_than_are_kept_are_all_kept() -> None:
-    reservoir = scouting._Reservoir(np.random.default_rng(0))
+    sample = InputSample(np.random.default_rng(0))
     for start in (0, 40):
-        reservoir.add(np.arange(start, start + 40, dtype=np.float32)[:, None])
-    assert sorted(reservoir.glimpse().tokens[:, 0].tolist()) == list(range(80))
+        sample.add(np.arange(start, start + 40, dtype=np.float32)[:, None])
+    assert sorted(sample.tokens[:, 0].tolist()) == list(range(80))
 
 
 def test_draw_follows_the_seed(small: Any) -> None:
@@ -71,15 +70,15 @@ def test_rows_run_once(small: Any) -> None:
 
 
 def test_no_rows_give_nothing_to_see(small: Any) -> None:
-    glimpse = look(small().proto, [])[FIRST]
-    assert (glimpse.channel_max.size, glimpse.tokens.size) == (0, 0)
+    sample = look(small().proto, [])[FIRST]
+    assert (sample.channel_max.size, sample.tokens.size) == (0, 0)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_numbers_that_are_not_finite_show_in_the_maxima(bad: float) -> None:
-    reservoir = scouting._Reservoir(np.random.default_rng(0))
+    sample = InputSample(np.random.default_rng(0))
     for row in range(3):
         tokens = np.ones((4, 2), np.float32)
         tokens[0, 1] = bad if row == 1 else 1
-        reservoir.add(tokens)
-    assert np.isfinite(reservoir.glimpse().channel_max).tolist() == [True, False]
+        sample.add(tokens)
+    assert np.isfinite(sample.channel_max).tolist() == [True, False]
