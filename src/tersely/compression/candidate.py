@@ -21,13 +21,13 @@ from ..engines.cpu import EXACT_CLASSES, cpu
 from ..engines.engine import Engine
 from ..engines.saturation import effective_class
 from ..graphs.share import save_sharing
+from ..graphs.write_emulated import write_emulated
 from ..graphs.write_onnxruntime import write_onnxruntime
 from ..graphs.write_qdq import write_qdq
 from ..quant_map import QuantMap
 from ..runtime.choose import Pair, ranked
 from ..strategy import Plan
 from ..tasks import Feature
-from .emulate import write_emulated
 from .source import Source
 
 STANDARD = "onnx/model_quantized.onnx"

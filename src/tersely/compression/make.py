@@ -13,13 +13,13 @@ from ..errors import UserError
 from ..options.compress import CompressOptions
 from ..progress import SILENT, Progress
 from ..quant_map import REASONS, QuantMap
+from ..quantize.attention import kinds, settle_products
 from ..quantize.dynamic import dynamic
 from ..quantize.embeddings import quantize_tables
 from ..quantize.ptq import PtqSettings, ptq
 from ..quantize.samples import Samples
 from ..quantize.targets import find_targets
 from ..strategy import DYNAMIC, MOVING, PTQ, QAT, Plan
-from .attention import kinds, settle_products
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def make(
     do. `trained`: what `qat` made of the model at hand. All plans share one calibration. A plan that only prunes gives
     the graph as it is.
     """
-    targets = find_targets(proto, skip_layers=skip_layers, attention=kinds(options))
+    targets = find_targets(proto, skip_layers=skip_layers, attention=kinds(options.quantize_attention, options.engines))
     if sensitive:
         kept = tuple(layer for layer in targets.layers if layer.name not in sensitive)
         targets = replace(targets, layers=kept, left_float=targets.left_float | dict.fromkeys(sensitive, "sensitive"))
