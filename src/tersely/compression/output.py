@@ -35,7 +35,7 @@ _ANOTHER = "Choose another --output_dir"
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
-class Output:
+class OutputFolder:
     """A scratch folder inside the output folder, and the way from there into place.
 
     A run that was killed leaves its scratch folder, under a name that starts with a dot. The next one removes it, and
@@ -85,7 +85,7 @@ class Output:
                 hint=f"{_ANOTHER}, or make room.",
             )
 
-    def __enter__(self) -> Output:
+    def __enter__(self) -> OutputFolder:
         try:
             self._above = self._there()
             self.place.mkdir(parents=True, exist_ok=True)
