@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from tersely.artifact import Graph, Manifest, read, seal
-from tersely.compression.foreign import RESULT
-from tersely.compression.output import PARTS, WORK, OutputFolder
+from tersely.compression.output import PARTS, RESULT, WORK, OutputFolder
 from tersely.errors import Failure, UserError
 
 BARE = sorted(set(PARTS) - {"torch"})
