@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tersely.compression.measured import Measured
+from tersely.compression.choice import Measured
 from tersely.compression.result import CompressionResult
 from tersely.measure.score import Comparison, Score
 from tersely.progress import SILENT
@@ -88,7 +88,7 @@ ELSEWHERE = {
     "tersely.Trainer": "[port a PaddleNLP compression script](../how_to/port_a_paddlenlp_script.md)",
 }
 """Where the example of a name stands, if not here."""
-HIDDEN = {"error", "compute_loss", "contender"}
+HIDDEN = {"error", "compute_loss", "fidelity", "is_within", "logit_change", "mean_speed"}
 """Methods that others call, not users."""
 
 

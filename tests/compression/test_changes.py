@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tersely.compression.changes import LONGEST, MOST_WORDS, answered, cut, right, texts
 from tersely.compression.divide import Data
+from tersely.compression.report import LONGEST, MOST_WORDS, answered, cut, right, texts
 from tersely.compression.settings import settings
 from tersely.data import from_dataset
 from tersely.options.compress import CompressOptions

@@ -13,8 +13,8 @@ import numpy as np
 from ..artifact import Provenance
 from ..compression import story
 from ..compression.divide import Data
+from ..compression.parents import Origin
 from ..compression.result import CompressionResult
-from ..compression.source import Origin
 from ..errors import wrong_option
 from ..models.folder import ModelFolder, read_provenance, read_task
 from ..models.positions import longest

@@ -15,7 +15,7 @@ from torch import nn
 
 from .. import __version__
 from ..artifact import sha256
-from ..atomic import check_destination, whole_folder
+from ..atomic import atomic_folder, check_destination
 from ..engines.torch import as_tuple, output_names
 from ..errors import Failure, UserError, existing, nearest
 from ..models.folder import NOTES, TOKENIZER_FILES, read_notes
@@ -66,7 +66,7 @@ def write_dynamic(
     module = load_module(folder)
     layers, left_float = _choose(module, [skip_layers] if isinstance(skip_layers, str) else skip_layers, folder)
     _quantize(module, layers, weight_quantize_type)
-    with whole_folder(output_dir, overwrite=overwrite) as scratch:
+    with atomic_folder(output_dir, overwrite=overwrite) as scratch:
         for name in ("config.json", *TOKENIZER_FILES):
             if (folder / name).is_file():
                 shutil.copyfile(folder / name, scratch / name)

@@ -12,7 +12,7 @@ from typing import Any
 import onnx
 from onnx import TensorProto
 
-from ..graphs.rewrite import Rewrite, node
+from .rewrite import Rewrite, node
 
 
 def write_emulated(graph: Path, place: Path) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 from .. import engines
 from ..engines.cpu import EXACT_CLASSES
 from ..graphs.layers import Kind
+from ..graphs.write_emulated import write_emulated
 from ..graphs.write_qdq import write_qdq
 from ..measure.fidelity import mean_abs_logit_change
-from ..options.compress import CompressOptions
 from ..quant_map import QuantMap
-from ..quantize.ptq import Key
-from ..quantize.samples import Samples
 from ..runtime.batches import run
-from .emulate import write_emulated
+from .ptq import Key
+from .samples import Samples
 
 MOST = 1.05
 """Times as far as without them the products may move the logits; harm is where the 95 % interval of that lies above.
@@ -31,12 +30,16 @@ WINDOWS, RESAMPLES = 128, 1000
 """Windows that tell it, at most; bootstrap samples of them."""
 
 
-def kinds(options: CompressOptions) -> tuple[Kind, ...]:
-    """The products to calibrate. `auto` takes QKᵀ where an engine that gains is to run: see `settle_products`."""
-    if options.quantize_attention == "auto":
-        gains = any(engines.ENGINES[name].int8_attention for name in options.engines or engines.installed())
+def kinds(quantize_attention: str, engine_names: Sequence[str] | None) -> tuple[Kind, ...]:
+    """The products to calibrate. `auto` takes QKᵀ where an engine that gains is to run: see `settle_products`.
+
+    >>> kinds("on", None), kinds("auto", ["onnxruntime"])
+    (('scores', 'context'), ())
+    """
+    if quantize_attention == "auto":
+        gains = any(engines.ENGINES[name].int8_attention for name in engine_names or engines.installed())
         return ("scores",) if gains else ()
-    return ("scores", "context") if options.quantize_attention == "on" else ()
+    return ("scores", "context") if quantize_attention == "on" else ()
 
 
 def settle_products(
