@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from ..tasks import Task
 from ..tasks.question_answering import Answered
 from ..tasks.sequence_classification import SINGLE, Classified
-from ..tasks.task import whole_of
 from .result import CompressionResult
 
 SHOWN, LONGEST, MOST_LABELS, MOST_WORDS = 20, 280, 30, 12
@@ -22,12 +21,12 @@ VERDICTS = ("worse", "neither", "better")
 def changes(result: CompressionResult) -> dict[str, Any]:
     """Count the changed answers and tell of the worst: place, texts, both answers and the gold."""
     task, examples = result.source.task, result.rows.scoring
-    before, after = result.fp32.answers.answers, result.best.answers.answers
+    before, after = result.fp32.answers.by_row, result.best.answers.by_row
     equal = task.agreement(before, after)
     changed = [int(row) for row in np.flatnonzero(equal[:, 0] < equal[:, 1])]
     told: dict[str, Any] = {"rows": len(examples), "changed": len(changed)}
     gains = None
-    if result.rows.labelled and whole_of(task) is None:
+    if result.rows.labelled and task.metrics[task.metric].has_statistics:
         gains = right(task, examples, after) - right(task, examples, before)
         told |= {"worse": int((gains[changed] < 0).sum()), "better": int((gains[changed] > 0).sum())}
     worst = changed if gains is None else sorted(changed, key=lambda row: (float(gains[row]), row))
@@ -46,11 +45,11 @@ def changes(result: CompressionResult) -> dict[str, Any]:
 def confusion(result: CompressionResult) -> dict[str, Any] | None:
     """How often each label (by row) was answered with which (by column); None where that has no meaning."""
     task = result.source.task
-    one_label = getattr(task, "problem", None) == SINGLE and whole_of(task) is None
+    one_label = getattr(task, "problem", None) == SINGLE and task.metrics[task.metric].has_statistics
     if not (one_label and result.rows.labelled and len(task.labels) <= MOST_LABELS):
         return None
     golds = [example.gold for example in result.rows.scoring]
-    both = {"fp32": result.fp32.answers.answers, "best": result.best.answers.answers}
+    both = {"fp32": result.fp32.answers.by_row, "best": result.best.answers.by_row}
     told: dict[str, Any] = {"labels": list(task.labels)}
     for name, answers in both.items():
         counts = np.zeros((len(task.labels), len(task.labels)), int)

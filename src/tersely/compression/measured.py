@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..measure.score import Answers, Comparison, Score
 from . import choice
 from .candidate import Candidate
@@ -18,7 +15,7 @@ class Baseline:
     """The FP32 model: its score, its size in bytes; by batch size its fastest engine and that one's seconds."""
 
     score: Score | None
-    answers: Score | Answers = field(repr=False)
+    answers: Answers = field(repr=False)
     size: int
     engines: dict[int, str] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
@@ -34,11 +31,11 @@ class Measured:
 
     candidate: Candidate
     engine: str
-    answers: Score | Answers = field(repr=False)
+    answers: Answers = field(repr=False)
+    score: Score | None
     comparison: Comparison
     size: int
     emulated: bool = False
-    statistics: NDArray[np.float64] | None = field(repr=False, default=None)
     speed: dict[int, tuple[float, float, float]] = field(default_factory=dict)
     evaluation: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Seconds to answer the rows with FP32 and with this, by threads; for dynamic alone."""
@@ -52,20 +49,16 @@ class Measured:
         """The candidate's."""
         return self.candidate.name
 
-    @property
-    def score(self) -> Score | None:
-        """None where there are no labelled rows."""
-        return self.answers if isinstance(self.answers, Score) else None
-
     def contender(self) -> choice.Contender:
         """What choosing looks at."""
         ratios = [ratio for ratio, _, _ in self.speed.values()]
         speed = math.prod(ratios) ** (1 / len(ratios)) if ratios else None
         compared = self.comparison
         change = compared.mean_abs_logit_change or 0.0
-        of_whole = None if self.score is None or self.statistics is not None else self.sign * self.score.value
+        statistics = None if self.score is None else self.score.statistics
+        of_whole = None if self.score is None or statistics is not None else self.sign * self.score.value
         told = (self.name, self.size, compared.same_answer, speed, change)
-        return choice.Contender(*told, self.statistics, of_whole)
+        return choice.Contender(*told, statistics, of_whole)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from ..progress import Progress
 from ..quantize.samples import Samples
 from ..quantize.sensitivity import sensitivity, too_harmful
 from ..strategy import PTQ
-from ..tasks.task import whole_of
 from . import choice
 from .candidate import Candidate, link_artifact, seal_candidate, write_candidate
 from .choice import ROUNDING, Choice, Screened, screen
@@ -179,7 +178,7 @@ class Search:
         pool = [one for one in measured if self._within(one)] or list(measured)
         chosen = choice.choose(
             [one.contender() for one in pool],
-            metric.value if self.rows.labelled and whole_of(task) is None else None,
+            metric.value if self.rows.labelled and metric.has_statistics else None,
             greater_is_better=metric.greater_is_better,
         )
         beyond = {one.name: "drop above --max_drop" for one in measured if one not in pool}

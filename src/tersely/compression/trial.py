@@ -22,7 +22,6 @@ from ..models.positions import longest
 from ..progress import Progress
 from ..runtime import Predictor
 from ..strategy import DYNAMIC
-from ..tasks.task import whole_of
 from .candidate import Candidate
 from .divide import DividedRows
 from .measured import Baseline, Measured, Tested
@@ -47,9 +46,9 @@ class Trial:
         self._source, self._rows, self._progress = source, rows, progress
         self._scratch = scratch / "emulated"
         self.exact = self._predictor(engines.load(engines.REFERENCE, source.fp32.path(GRAPH)))
-        given = self._answer(self.exact, "FP32")
+        answers, scored = self._answer(self.exact, "FP32")
         size = source.fp32.loaded_bytes(source.fp32.manifest.graphs[0])
-        self.fp32 = Baseline(given if isinstance(given, Score) else None, given, size)
+        self.fp32 = Baseline(scored, answers, size)
         self._few = [rows.scoring[i] for i in screening_rows(np.arange(len(rows.scoring)), seed)]
         self._few_answers: Answers | None = None
         here = read_config(source.fp32.folder)
@@ -76,20 +75,18 @@ class Trial:
         if self._few_answers is None:
             self._few_answers = answer(self.exact, self._few)
         predictor = self._predictor(candidate.load(candidate.pairs()[0], emulated=self._scratch), candidate.source)
-        return compare(predictor, self._few, self._few_answers, answer(predictor, self._few))
+        return compare(predictor.task, self._few_answers, answer(predictor, self._few))
 
     def measure(self, candidate: Candidate) -> Measured:
         """Score a candidate on the engine that the runtime would choose here."""
         pair = candidate.pairs()[0]
         predictor = self._predictor(candidate.load(pair, emulated=self._scratch), candidate.source)
-        given = self._answer(predictor, candidate.name)
-        comparison = compare(predictor, self._rows.scoring, self.fp32.answers, given)
-        statistics, task = None, predictor.task
-        if isinstance(given, Score) and whole_of(task) is None:
-            statistics = task.statistics(given.metric, self._rows.scoring, given.answers)
+        answers, scored = self._answer(predictor, candidate.name)
+        task = predictor.task
+        comparison = compare(task, self.fp32.score or self.fp32.answers, scored or answers)
         size = candidate.size(pair.graph)
         sign = 1 if task.metrics[task.metric].greater_is_better else -1
-        return Measured(candidate, pair.engine, given, comparison, size, not pair.fits, statistics, sign=sign)
+        return Measured(candidate, pair.engine, answers, scored, comparison, size, not pair.fits, sign=sign)
 
     def time(self, measured: Sequence[Measured]) -> list[Measured]:
         """Time one candidate of each plan and build against every FP32 engine, one thread; the others are alike."""
@@ -149,7 +146,7 @@ class Trial:
         predictor = self._predictor(runner, best.candidate.source)
         first = score(self.exact, self._rows.test, title="test FP32", progress=self._progress)
         second = score(predictor, self._rows.test, title=f"test {best.name}", progress=self._progress)
-        return Tested(first, second, compare(predictor, self._rows.test, first, second))
+        return Tested(first, second, compare(predictor.task, first, second))
 
     def _evaluate_twice(self, one: Measured) -> dict[str, tuple[float, float]]:
         """Seconds to answer the rows before and after, with one thread and with all."""
@@ -165,11 +162,12 @@ class Trial:
             found[str(exact.engine.threads)] = (both[0], both[1])
         return found
 
-    def _answer(self, predictor: Predictor, name: str) -> Score | Answers:
+    def _answer(self, predictor: Predictor, name: str) -> tuple[Answers, Score | None]:
         title = f"evaluate {name} on {predictor.engine.name}"
         if self._rows.labelled:
-            return score(predictor, self._rows.scoring, title=title, progress=self._progress)
-        return answer(predictor, self._rows.scoring, title=title, progress=self._progress)
+            scored = score(predictor, self._rows.scoring, title=title, progress=self._progress)
+            return scored.answers, scored
+        return answer(predictor, self._rows.scoring, title=title, progress=self._progress), None
 
     def _predictor(self, engine: Engine, source: Source | None = None) -> Predictor:
         source = source or self._source

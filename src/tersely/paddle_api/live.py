@@ -61,7 +61,7 @@ def compress_live(
         task = replace(task, sample=_sample(first, form, live))
         encoder = encoder_of(parts.tokenizer, config, pad_id)
         folder = ModelFolder(place, config, task, encoder, live.template, _provenance(parts.model, place, config))
-        scored = live.task is not None or task.whole is not None
+        scored = live.task is not None or task.own_metric is not None
         check_own(live, scored, parts, run)
         rows = {name: one.rows() for name, one in data.items()}
         evaluation = rows.get("eval_dataset") if scored else None

@@ -8,6 +8,7 @@ from typing import Any
 from ..engines.torch import TorchEngine
 from ..errors import UserError
 from ..runtime import batches
+from ..tasks.metrics import Metric
 from ..tasks.own import feature_of
 from .handed import HandedModel
 from .judges import Computed, Evaluated
@@ -40,7 +41,7 @@ def judged(task: LiveTask, live: LiveModel, parts: Parts, pad_id: int) -> LiveTa
     if task.facts.answers_for == "own":
         shipped = replace(shipped, metric=name)
     better = parts.greater_is_better
-    return replace(task, shipped=shipped, whole=whole, whole_metric=name, greater_is_better=better)
+    return replace(task, shipped=shipped, own_metric=Metric.without_statistics(name, whole, better))
 
 
 def _computed(task: LiveTask, live: LiveModel, parts: Parts, pad_id: int) -> Computed:

@@ -15,7 +15,7 @@ from ..tasks.facts import Facts
 from ..tasks.metrics import Metric
 from ..tasks.own import feature_of
 from ..tasks.sequence_classification import MULTI, REGRESSION
-from ..tasks.task import Logits, Whole
+from ..tasks.task import Logits
 from ..tasks.token_classification import IGNORED
 from ..tasks.wire import Wire
 from .live_questions import LiveQuestion, LiveQuestions
@@ -35,17 +35,15 @@ class LiveTask:
     """Answers and scores as the shipped task does, from logits and the labels beside the inputs.
 
     Token classification: the positions whose label is not -100. Question answering: SQuAD's score where the questions
-    came with texts, else spans of pieces, each row a question of its own. `whole`: the user's own score in the place
-    of the task's. `sample`: rows for those who need some and have none.
+    came with texts, else spans of tokens, each row a question of its own. `own_metric`: the user's own score in the
+    place of the task's. `sample`: rows for those who need some and have none.
     """
 
     shipped: Task
     form: Form
     data: Mapping[str, LiveData] = field(repr=False)
     sample: tuple[LiveExample, ...] = field(repr=False, default=())
-    whole: Whole | None = None
-    whole_metric: str = ""
-    greater_is_better: bool = True
+    own_metric: Metric | None = None
 
     @property
     def name(self) -> str:
@@ -85,14 +83,13 @@ class LiveTask:
     @property
     def metric(self) -> str:
         """Name of the number that chooses."""
-        return self.whole_metric if self.whole is not None else self.shipped.metric
+        return self.shipped.metric if self.own_metric is None else self.own_metric.name
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
-        """The shipped task's, over spans of pieces for questions; or the one of the whole."""
-        if self.whole is not None:
-            bounds = (-np.inf, np.inf)
-            return {self.metric: Metric(self.metric, _no_rows, _no_rows, self.greater_is_better, bounds)}
+        """The shipped task's, over spans of pieces for questions; or the user's own."""
+        if self.own_metric is not None:
+            return {self.metric: self.own_metric}
         pieces_only = self.facts.answers_for == "span" and not self.has_texts
         return SPANS if pieces_only else self.shipped.metrics
 
@@ -163,7 +160,7 @@ class LiveTask:
         return self.shipped.agreement(answers, others)
 
     def _with_gold(self, rows: Rows, index: int, one: LiveExample) -> LiveExample:
-        if self.whole is not None and rows.source == "eval_dataset":
+        if self.own_metric is not None and rows.source == "eval_dataset":
             return replace(one, gold=True)  # labels mean what the user's own score says
         if isinstance(one, LiveQuestion):
             if one.gold is None:
@@ -201,7 +198,3 @@ class LiveTask:
 def _counting(one: LiveExample, length: int) -> NDArray[np.int64]:
     label = next(iter(one.targets.values()), None)
     return np.arange(length) if label is None else np.flatnonzero(label != IGNORED)
-
-
-def _no_rows(*_: Any) -> Any:
-    raise ValueError("A score of the whole has no statistics of rows.")

@@ -73,8 +73,7 @@ class Own:
     @property
     def metrics(self) -> Mapping[str, Metric]:
         """Only the user's own, which came with the model and is not in the artifact."""
-        metric = Metric(self.metric, _unknown, _unknown, self.greater_is_better, (-np.inf, np.inf))
-        return {self.metric: metric}
+        return {self.metric: Metric.without_statistics(self.metric, _unknown, self.greater_is_better)}
 
     @property
     def centred_axis(self) -> int | None:

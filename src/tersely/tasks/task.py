@@ -134,21 +134,6 @@ class InputError(UserError):
         self.args = (index, problem)  # what a copy in another process is made with
 
 
-class Whole(Protocol):
-    """A score of a system as a whole: one that is no function of sums over rows, such as the user's own.
-
-    A task that has one carries it as `whole`, and `metrics` then names nothing else.
-    """
-
-    def __call__(self, engine: Any, examples: Sequence[Any], logits: Sequence[Logits]) -> Mapping[str, float]:
-        """Metrics by name, of an engine that gave these logits, one for each example."""
-
-
-def whole_of(task: Task) -> Whole | None:
-    """The score of the whole that a task has, if any."""
-    return getattr(task, "whole", None)
-
-
 def softmax(logits: NDArray[Any], axis: int = -1) -> NDArray[np.float64]:
     """Exponentiate and normalise, in double precision."""
     shifted = np.asarray(logits, np.float64) - np.max(logits, axis=axis, keepdims=True)
