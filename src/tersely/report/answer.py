@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from . import numbers as n
-from .run import Model, Run
+from .run import ModelResult, Run
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Fact:
 
 
 def headline(run: Run) -> str:
-    """The result in one sentence."""
+    """The result in model sentence."""
     best, fp32 = run.chosen, run.fp32
     says = ""
     if run.scored:
@@ -79,9 +79,9 @@ def _score(run: Run) -> Fact:
     return Fact(run.metric, n.score(run, best.score), tuple(beside))
 
 
-def _drop(run: Run, one: Model) -> str:
-    within = f" (95 % {n.interval(run, one.drop_interval)})" if one.drop_interval else ""
-    return f"{n.score(run, one.drop)}{within}"
+def _drop(run: Run, model: ModelResult) -> str:
+    within = f" (95 % {n.interval(run, model.drop_interval)})" if model.drop_interval else ""
+    return f"{n.score(run, model.drop)}{within}"
 
 
 def stamps(run: Run) -> list[str]:

@@ -29,9 +29,9 @@ def signless(text: str) -> str:
     return text.lstrip("-") if not text.strip("-0.") else text.replace("-", "−")
 
 
-def percent(share: float | None, digits: int = 2) -> str:
+def percent(share: float | None) -> str:
     """A share in percent, without the sign."""
-    return "" if share is None or math.isnan(share) else f"{100 * share:.{digits}f}"
+    return "" if share is None or math.isnan(share) else f"{100 * share:.2f}"
 
 
 def megabytes(size: int) -> str:
@@ -51,6 +51,20 @@ def times(ratio: float | None) -> str:
 def small(value: float | None) -> str:
     """A change of logits."""
     return "" if value is None or math.isnan(value) else f"{value:.4f}"
+
+
+def three_digits(value: float | None) -> str:
+    """An end of a range."""
+    return "" if value is None else signless(f"{value:.3g}")
+
+
+def changed_count(was: int, now: int) -> str:
+    """A count with its change.
+
+    >>> changed_count(5, 5), changed_count(5, 7), changed_count(0, 0)
+    ('5', '7 (+2)', '0')
+    """
+    return f"{now}" if was == now else f"{now} ({now - was:+d})".replace("-", "−")
 
 
 def batch(size: str) -> str:

@@ -6,12 +6,10 @@ import base64
 import hashlib
 from importlib.resources import files
 
-from . import answer, changed, layers, reproduce
-from .candidates import candidates, remarks
-from .markup import Markup, join, tag
+from . import answer, tables
+from .markup import Markup, html_table, join, tag
 from .plot import described, plot
 from .run import Run
-from .table import html_table
 
 GENERATOR = "tersely report"
 NAMES = "A name tells what was pruned, the calibrator with its number of rows, and whether embeddings are INT8 too."
@@ -95,22 +93,22 @@ def _plot(run: Run) -> Markup:
 
 
 def _candidates(run: Run) -> Markup:
-    said = [tag("p", line) for line in (run.rule, *remarks(run)) if line]
-    return _section("Candidates", html_table(candidates(run), NAMES, sortable=True), *said)
+    said = [tag("p", line) for line in (run.rule, *tables.remarks(run)) if line]
+    return _section("Candidates", html_table(tables.candidates(run), NAMES, sortable=True), *said)
 
 
 def _layers(run: Run) -> Markup:
     if not run.layers:
         return Markup("")
-    parts: list[str] = [tag("p", line) for line in layers.summary(run)]
+    parts: list[str] = [tag("p", line) for line in tables.layers_summary(run)]
     if run.sensitivity:
         parts.append(_harm(run))
     else:
         parts.append(tag("p", "The harm of each layer was not measured; ", tag("code", "--sensitivity"), " does that."))
-    for reason, names in layers.floats(run).items():
+    for reason, names in tables.floats(run).items():
         listed = join(*[tag("code", name) for name in names], by=", ")
         parts.append(tag("p", tag("b", f"Float, {reason}: "), listed))
-    table = html_table(layers.every_layer(run), "Layers, tables and products")
+    table = html_table(tables.every_layer(run), "Layers, tables and products")
     parts.append(tag("details", tag("summary", f"All {len(run.layers)} in a table"), table))
     return _section("Layers", *parts)
 
@@ -133,34 +131,34 @@ def _bar(share: float) -> Markup:
 
 
 def _changed(run: Run) -> Markup:
-    said = changed.summary(run)
+    said = tables.changes_summary(run)
     if not said:
         return Markup("")
     parts: list[str] = [tag("p", said)]
-    if (table := changed.changed(run)) is not None and run.changes is not None:
+    if (table := tables.changed(run)) is not None and run.changes is not None:
         caption = f"The worst {len(table.lines)}" if run.changes.changed > len(table.lines) else "All of them"
         parts.append(tag("div", html_table(table, f"{caption}, the worst first"), class_="texts"))
     return _section("Rows whose answer changed", *parts)
 
 
 def _confusion(run: Run) -> Markup:
-    table = changed.confusion(run)
+    table = tables.confusion(run)
     if table is None:
         return Markup("")
     says = "Counts of the chosen model on the rows that were scored; in brackets the change from FP32."
     return _section(
         "Which labels are taken for which",
-        tag("div", html_table(table, says, shades=changed.shares(run)), class_="matrix"),
+        tag("div", html_table(table, says, shades=tables.shares(run)), class_="matrix"),
     )
 
 
 def _again(run: Run) -> Markup:
     parts: list[str] = []
-    typed = reproduce.command(run)
+    typed = tables.command(run)
     if typed is not None:
         parts.append(tag("pre", tag("code", typed), tabindex="0"))
-    parts.append(html_table(reproduce.facts(run), "Made with"))
-    options = reproduce.options(run)
+    parts.append(html_table(tables.made_with(run), "Made with"))
+    options = tables.options(run)
     if options is not None:
         parts.append(tag("details", tag("summary", "All options"), html_table(options, "Options")))
     if run.notes:

@@ -17,14 +17,13 @@ RESULT = "result.json"
 
 @dataclass(frozen=True)
 class Speed:
-    """Times as fast as the fastest FP32 engine, and the spread of that."""
+    """Times as fast as the fastest FP32 engine."""
 
     ratio: float
-    spread: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelResult:
     """FP32 or a candidate, and what was measured of it. None: not measured."""
 
     name: str = "FP32"
@@ -33,14 +32,12 @@ class Model:
     emulated: bool = False
     score: float | None = None
     interval: tuple[float, ...] | None = None
-    metrics: Mapping[str, float] = field(default_factory=dict)
     rows: int | None = None
     drop: float | None = None
     drop_interval: tuple[float, ...] | None = None
     same_answer: float | None = None
     mean_abs_logit_change: float | None = None
     size: int = 0
-    folder_size: int | None = None
     memory_mb: float | None = None
     speed_by_batch: Mapping[str, Speed] = field(default_factory=dict)
     engine_by_batch: Mapping[str, str] = field(default_factory=dict)
@@ -56,7 +53,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerResult:
     """A layer, table or product of the best, and what became of it."""
 
     name: str
@@ -106,8 +103,8 @@ class Confusion:
 class Test:
     """Scores on rows that chose nothing."""
 
-    fp32: Model
-    best: Model
+    fp32: ModelResult
+    best: ModelResult
 
 
 @dataclass(frozen=True)
@@ -116,8 +113,8 @@ class Run:
 
     tersely_version: str
     best: str
-    candidates: tuple[Model, ...]
-    fp32: Model = field(default_factory=Model)
+    candidates: tuple[ModelResult, ...]
+    fp32: ModelResult = field(default_factory=ModelResult)
     model: str = "model"
     task: str = ""
     metric: str = "score"
@@ -132,7 +129,7 @@ class Run:
     pruned: tuple[Mapping[str, Any], ...] = ()
     same: Mapping[str, str] = field(default_factory=dict)
     screened_out: tuple[Mapping[str, Any], ...] = ()
-    layers: tuple[Layer, ...] = ()
+    layers: tuple[LayerResult, ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
     sensitivity: Mapping[str, float] = field(default_factory=dict)
     changes: Changes | None = None
@@ -141,7 +138,7 @@ class Run:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def chosen(self) -> Model:
+    def chosen(self) -> ModelResult:
         """The best candidate."""
         return next(one for one in self.candidates if one.name == self.best)
 
@@ -149,6 +146,11 @@ class Run:
     def scored(self) -> bool:
         """Whether there were labelled rows."""
         return self.fp32.score is not None
+
+    @property
+    def sign(self) -> int:
+        """-1 where less is better."""
+        return 1 if self.greater_is_better or not self.scored else -1
 
     @property
     def batches(self) -> list[str]:
