@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError, existing, nearest
-from . import clue, conll, csv, glue, json, parquet, squad, text, tsv
-from .header import is_header
-from .lines import beginning
+from . import clue, conll, glue, json, parquet, squad
+from .lines import beginning, text_records
 from .locate import known_names, known_task, locate, plain, split_file, task_of
 from .rows import Rows
+from .table import csv_records, is_header, tsv_records
 
 Record = Mapping[str, Any]
 Placed = Iterator[tuple[int, Record]]
@@ -30,13 +30,13 @@ class Format:
 
 
 FORMATS: Mapping[str, Format] = {
-    "csv": Format(csv.records, (".csv",), ("header", "delimiter")),
-    "tsv": Format(tsv.records, (".tsv", ".tab"), ("header",)),
+    "csv": Format(csv_records, (".csv",), ("header", "delimiter")),
+    "tsv": Format(tsv_records, (".tsv", ".tab"), ("header",)),
     "json": Format(json.records, (".json",)),
     "jsonl": Format(json.line_records, (".jsonl", ".ndjson")),
     "parquet": Format(parquet.records, (".parquet",)),
     "conll": Format(conll.records, (".conll", ".bio", ".iob", ".bmes", ".bioes"), ("word_column", "tag_column")),
-    "text": Format(text.records, ()),
+    "text": Format(text_records, ()),
 }
 TAG = re.compile(r"O|[BIESMLU]([-_].+)?")
 
@@ -148,13 +148,13 @@ def named(records: Placed, first: Record, dataset: str, source: str) -> Placed:
     """Apply the rule of the data set that the user names: text, text_pair, label come out."""
     task = known_task(dataset)
     if task is not None and task in clue.RULES:
-        rule = clue.rule_of(task)
+        rule = clue.RULES[task]
         return clue.agreed(((line, rule(record, f"{source}:{line}")) for line, record in records), source)
     if task is not None:
-        layout = glue.recognise(first, task)
-        if layout is None:
+        columns = glue.recognise(first, task)
+        if columns is None:
             raise glue.unlike(task, first, source)
-        return ((line, layout.canonical(record)) for line, record in records)
+        return ((line, columns.canonical(record)) for line, record in records)
     if plain(task_of(dataset)) not in map(plain, known_names()):
         raise UserError(f"There is no data set '{dataset}'.", where="dataset", hint=nearest(dataset, known_names()))
     return squad.located(records, source) if squad.is_squad(first) else records
@@ -164,13 +164,13 @@ def recognised(records: Placed, first: Record, kind: str, source: str) -> Placed
     """Add text, text_pair, label to files that are plainly GLUE's or CLUE's; check answers against offsets."""
     if squad.is_squad(first):
         return squad.located(records, source)
-    layout = glue.recognise(first) if kind == "tsv" else None
-    if layout is not None:
-        return ((line, beside(layout.canonical(record), record)) for line, record in records)
+    columns = glue.recognise(first) if kind == "tsv" else None
+    if columns is not None:
+        return ((line, beside(columns.canonical(record), record)) for line, record in records)
     task = clue.recognise(first) if kind in ("json", "jsonl") else None
     if task is None:
         return records
-    rule = clue.rule_of(task)
+    rule = clue.RULES[task]
     both = ((line, beside(rule(record, f"{source}:{line}"), record)) for line, record in records)
     return clue.agreed(both, source)
 
