@@ -6,11 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..tasks import Task
-from ..tasks.question_answering import Answered
-from ..tasks.sequence_classification import SINGLE, Classified
 from .result import CompressionResult
 
 SHOWN, LONGEST, MOST_LABELS, MOST_WORDS = 20, 280, 30, 12
@@ -27,7 +24,7 @@ def changes(result: CompressionResult) -> dict[str, Any]:
     told: dict[str, Any] = {"rows": len(examples), "changed": len(changed)}
     gains = None
     if result.rows.labelled and task.metrics[task.metric].has_statistics:
-        gains = right(task, examples, after) - right(task, examples, before)
+        gains = task.rightness(examples, after) - task.rightness(examples, before)
         told |= {"worse": int((gains[changed] < 0).sum()), "better": int((gains[changed] > 0).sum())}
     worst = changed if gains is None else sorted(changed, key=lambda row: (float(gains[row]), row))
     places = result.rows.places
@@ -45,7 +42,7 @@ def changes(result: CompressionResult) -> dict[str, Any]:
 def confusion(result: CompressionResult) -> dict[str, Any] | None:
     """How often each label (by row) was answered with which (by column); None where that has no meaning."""
     task = result.source.task
-    one_label = getattr(task, "problem", None) == SINGLE and task.metrics[task.metric].has_statistics
+    one_label = task.loss == "single_label_classification" and task.metrics[task.metric].has_statistics
     if not (one_label and result.rows.labelled and len(task.labels) <= MOST_LABELS):
         return None
     golds = [example.gold for example in result.rows.scoring]
@@ -58,26 +55,10 @@ def confusion(result: CompressionResult) -> dict[str, Any] | None:
     return told
 
 
-def right(task: Task, examples: Sequence[Any], answers: Sequence[Any]) -> NDArray[np.float64]:
-    """How right each answer is [rows], the more the better: of numbers the error, of a question its score."""
-    if answers and isinstance(answers[0], Answered):
-        return task.statistics(task.metric, examples, answers)[:, 0]
-    return np.array([_right(one.gold, answer) for one, answer in zip(examples, answers, strict=True)], np.float64)
-
-
-def _right(gold: Any, answer: Any) -> float:
-    said = answer.tags if hasattr(answer, "tags") else getattr(answer, "value", answer)
-    if isinstance(said, float):
-        return -abs(said - float(gold))
-    if isinstance(said, tuple) and not hasattr(said, "_fields"):  # a label each; a span is right or wrong as a whole
-        return float(sum(one == other for one, other in zip(said, gold, strict=True)))
-    return float(said == gold)
-
-
 def texts(example: Any, answer: Any = None) -> dict[str, str]:
     """What a row says, by name, cut to a length that can be read; a context around the answer. Ids say nothing."""
     found = {name: getattr(example, name, None) for name in ("text", "text_pair", "question", "context")}
-    at = answer.start if isinstance(answer, Answered) else 0
+    at = getattr(answer, "start", 0)
     kept = {name: text for name, text in found.items() if isinstance(text, str) and text}
     return {name: cut(text, at if name == "context" else 0) for name, text in kept.items()}
 
@@ -111,14 +92,8 @@ def _tags(words: Sequence[str], tags: Sequence[str], places: Sequence[int]) -> s
 
 
 def _said(task: Task, answer: Any) -> str:
-    if isinstance(answer, Answered):
-        return cut(answer.text) or "no answer"
-    if isinstance(answer, Classified):
-        words = _value(task, answer.value)
-        return words if answer.score is None else f"{words} ({answer.score:.2f})"
-    if isinstance(answer, tuple) and hasattr(answer, "_fields"):
-        return " to ".join(map(str, answer))
-    return "other outputs"
+    said = str(answer.in_words())
+    return said if task.labels else cut(said)  # an answer to a question may be long
 
 
 def _gold(task: Task, gold: Any) -> str:

@@ -23,8 +23,6 @@ from ..prune.settings import PruneSettings, Target
 from ..prune.vocabulary import PrunedVocabulary, prune_vocabulary
 from ..quantize.targets import FEWEST_OUTPUTS
 from ..strategy import DYNABERT, PRUNE_EMBEDDINGS, Plan
-from ..tasks.sequence_classification import REGRESSION
-from ..training.distil import kind_of
 from ..training.isolated import isolated
 from ..training.loss_settings import Criterion
 from ..training.teacher import open_teacher
@@ -88,7 +86,7 @@ def check_pruning(
 
 def check_temperature(folder: ModelFolder, options: CompressOptions) -> None:
     """Refuse a temperature where answers are no probabilities."""
-    if options.distill_temperature != 1 and kind_of(folder.task) == REGRESSION:
+    if options.distill_temperature != 1 and folder.task.loss == "regression":
         what = "has no effect on a regression, whose answers are no probabilities."
         raise wrong_option("distill_temperature", what, hint="Leave it out.")
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-from ..errors import UserError
 
 Record = Mapping[str, Any]
 
@@ -43,15 +41,6 @@ def recognise(record: Record, task: str | None = None) -> GlueColumns | None:
     'qnli'
     """
     return next((known for known in KNOWN if task in (None, known.task) and known.fit(record)), None)
-
-
-def unlike(task: str, columns: Iterable[str], source: str) -> UserError:
-    """Say that a file is not laid out as its task's files are."""
-    return UserError(
-        f"The columns are not those of GLUE's {task}. Columns here: {', '.join(columns)}.",
-        where=source,
-        hint="Check the folder, or name the columns yourself.",
-    )
 
 
 COLA = GlueColumns("cola", "column_1,column_2,column_3,column_4", "column_4", None, "column_2")

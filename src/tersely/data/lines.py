@@ -99,9 +99,6 @@ def opened(path: str | Path) -> Iterator[BinaryIO]:
 
 def not_utf_8(error: UnicodeDecodeError, path: str | Path, number: int, offset: int) -> UserError:
     """Say which byte is wrong; `offset` is where the line starts in the file."""
-    utf_16 = number == 1 and error.object.startswith(UTF_16)
-    return UserError(
-        f"The file is not UTF-8: byte 0x{error.object[error.start]:02x} at offset {offset + error.start}.",
-        where=f"{path}:{number}",
-        hint=f"Convert it: iconv -f {'UTF-16' if utf_16 else 'ENCODING'} -t UTF-8.",
-    )
+    encoding = "UTF-16" if number == 1 and error.object.startswith(UTF_16) else "ENCODING"
+    what = f"The file is not UTF-8: byte 0x{error.object[error.start]:02x} at offset {offset + error.start}."
+    return UserError(what, where=f"{path}:{number}", hint=f"Convert it: iconv -f {encoding} -t UTF-8.")

@@ -109,11 +109,8 @@ def _named_fields(
             if names in BROKEN_AT_THE_SOURCE:
                 broken += 1
                 continue
-            raise UserError(
-                f"The row has {len(fields)} fields, {len(names)} expected ({', '.join(names)}).",
-                where=f"{source}:{line}",
-                hint=f"Check for a stray or missing {separator}.",
-            )
+            what = f"The row has {len(fields)} fields, {len(names)} expected ({', '.join(names)})."
+            raise UserError(what, where=f"{source}:{line}", hint=f"Check for a stray or missing {separator}.")
         count += 1
         if doubt is not None and count > 1:
             doubt.look_at(fields[-1])
@@ -188,8 +185,6 @@ class Doubt:
         if numbers or min(self.others.values()) > 1:
             names = zip(default_names(len(self.fields)), self.fields, strict=True)
             named = " ".join(f"--{name}_column '{field}'" for name, field in names)
-            raise UserError(
-                f"Does the first line name the columns? Its last field, '{label}', stands in no other row.",
-                where=self.where,
-                hint=f"If it does: --header true {named}. If it is a row like the others: --header false.",
-            )
+            what = f"Does the first line name the columns? Its last field, '{label}', stands in no other row."
+            hint = f"If it does: --header true {named}. If it is a row like the others: --header false."
+            raise UserError(what, where=self.where, hint=hint)

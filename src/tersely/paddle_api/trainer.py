@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,12 @@ from torch.utils.data import DataLoader, Subset, default_collate
 from ..compression.result import CompressionResult
 from ..errors import UserError
 from ..progress import SILENT, Progress
-from ..training.isolated import states
+from ..training.isolated import isolated, put_states, states
 from .arguments import CompressionArguments
-from .criterion import OlderLoss, loss_of
-from .judges import evaluator
-from .live import compress_live
-from .live_model import forward_names
-from .parts import Parts
-from .untouched import restored, untouched
+from .model_copy import forward_names
+from .run_compression import TrainerParts, compress_model
+from .user_loss import OlderLoss, alone, loss_of
+from .user_metrics import evaluator
 
 LABELS = ("labels", "start_positions", "end_positions")
 
@@ -58,7 +57,7 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         self.criterion, self.eval_examples = criterion, eval_examples
         self.written: set[str] = set()
         self.tuple_collator: Any = None
-        if any(_has_tuples(one) for one in (train_dataset, eval_dataset)):
+        if any(_has_tuples(dataset) for dataset in (train_dataset, eval_dataset)):
             self.tuple_collator = data_collator or default_collate
             data_collator = self._bound_batch
         super().__init__(
@@ -109,7 +108,7 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         criterion = self.criterion
         if custom_dynabert_calc_loss is not None:
             criterion = OlderLoss(custom_dynabert_calc_loss, criterion)
-        parts = Parts(
+        parts = TrainerParts(
             model=self.model,
             tokenizer=self.processing_class,
             train=self.train_dataset,
@@ -123,13 +122,13 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
             primary=self._primary(arguments),
             greater_is_better=self._greater(greater_is_better, arguments, function is not None),
             paddle_order=older,
-            label_names=tuple(arguments.label_names) if arguments.label_names else None,
-            tensor_names=tuple(arguments.tensor_names) if arguments.tensor_names else None,
+            label_names=arguments.label_names,
+            tensor_names=arguments.tensor_names,
             eval_examples=self.eval_examples,
         )
         place = str(Path(arguments.output_dir).resolve())
-        with untouched():
-            done = compress_live(parts, arguments, overwrite=place in self.written, progress=progress)
+        with _untouched():
+            done = compress_model(parts, arguments, overwrite=place in self.written, progress=progress)
         self.written.add(place)
         return done
 
@@ -146,8 +145,7 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         outputs = _named(model(**{name: value for name, value in inputs.items() if name not in self.label_names}))
         logits = tuple(value for value in outputs.values() if isinstance(value, torch.Tensor))
         chosen = tuple(outputs[name] for name in ("start_logits", "end_logits", "logits") if name in outputs) or logits
-        several = len(chosen) > 1
-        loss = loss_of(self.criterion, chosen if several else chosen[0], labels if len(labels) > 1 else labels[0])
+        loss = loss_of(self.criterion, alone(chosen), alone(labels))
         return (loss, {"loss": loss, **outputs}) if return_outputs else loss
 
     def _set_signature_columns_if_needed(self) -> None:
@@ -193,13 +191,28 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         return by_function or not str(self._primary(arguments) or "").endswith("loss")
 
 
+@contextmanager
+def _untouched() -> Iterator[None]:
+    """Leave torch's and accelerate's global state as it was, random numbers, logs and threads included."""
+    dtype = torch.get_default_dtype()
+    try:
+        with isolated():
+            yield
+    finally:
+        torch.set_default_dtype(dtype)
+
+
 def _outside(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """The same, with accelerate's state as it is now: the user's function may use the trainer's."""
-    now = states()
+    trainers = states()
 
     def call(model: Any, loader: Any) -> Any:
-        with restored(now):
+        inside = states()
+        put_states(trainers)
+        try:
             return function(model, loader)
+        finally:
+            put_states(inside)
 
     return call
 

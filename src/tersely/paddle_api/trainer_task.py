@@ -1,26 +1,21 @@
-"""`LiveTask`: a task over a trainer's rows, which came tokenized; what ships is the task that it stands for."""
+"""`TrainerTask`: a task over a trainer's rows, which came tokenized; what ships is the task that it stands for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..data.rows import Rows
 from ..tasks import Columns, Encoder, Feature, Task
-from ..tasks.facts import Facts
 from ..tasks.metrics import Metric
-from ..tasks.own import feature_of
+from ..tasks.metrics.metric import counted, mean, table
 from ..tasks.sequence_classification import MULTI, REGRESSION
-from ..tasks.task import Logits
-from ..tasks.token_classification import IGNORED
-from ..tasks.wire import Wire
-from .live_questions import LiveQuestion, LiveQuestions
-from .live_rows import ITEM, Form, LiveData, LiveExample
-from .spans import SPANS, Span, best_span
+from ..tasks.task import IGNORED, Logits
+from .datasets import ITEM, BatchForm, TrainerDataset, TrainerRow
 
 
 @dataclass(frozen=True)
@@ -30,8 +25,53 @@ class Tags:
     tags: tuple[str, ...]
 
 
+class Span(NamedTuple):
+    """First and last token; (0, 0) is no answer in this window."""
+
+    start: int
+    end: int
+
+    def in_words(self) -> str:
+        """Both places."""
+        return f"{self.start} to {self.end}"
+
+
+def best_span(logits: NDArray[Any], longest: int) -> Span:
+    """The start and end [length, 2] with the largest sum, at most so many tokens long.
+
+    >>> best_span(np.array([[0, 0], [3, 1], [0, 3], [5, 0]]), 2)
+    Span(start=1, end=2)
+    """
+    sums = np.asarray(logits[:, 0], np.float64)[:, None] + np.asarray(logits[:, 1], np.float64)[None, :]
+    places = np.arange(len(logits))
+    size = places[None, :] - places[:, None]
+    sums[(size < 0) | (size >= longest)] = -np.inf
+    return Span(*(int(i) for i in np.unravel_index(int(sums.argmax()), sums.shape)))
+
+
+def _equal(golds: Any, answers: Any) -> NDArray[np.float64]:
+    return counted([tuple(gold) == tuple(answer) for gold, answer in zip(golds, answers, strict=True)])
+
+
+def _overlap(golds: Any, answers: Any) -> NDArray[np.float64]:
+    return counted([_f1(Span(*gold), Span(*answer)) for gold, answer in zip(golds, answers, strict=True)])
+
+
+def _f1(gold: Span, answer: Span) -> float:
+    same = max(0, min(gold.end, answer.end) - max(gold.start, answer.start) + 1)
+    return 2 * same / (gold.end - gold.start + answer.end - answer.start + 2)
+
+
+SPANS = table(Metric("f1", _overlap, mean), Metric("em", _equal, mean))
+"""For questions whose texts are not at hand: F1 and exact match over positions."""
+
+
+def _of_shipped(name: str) -> Any:
+    return property(lambda task: getattr(task.shipped, name), doc="The shipped task's.")
+
+
 @dataclass(frozen=True)
-class LiveTask:
+class TrainerTask:
     """Answers and scores as the shipped task does, from logits and the labels beside the inputs.
 
     Token classification: the positions whose label is not -100. Question answering: SQuAD's score where the questions
@@ -40,45 +80,20 @@ class LiveTask:
     """
 
     shipped: Task
-    form: Form
-    data: Mapping[str, LiveData] = field(repr=False)
-    sample: tuple[LiveExample, ...] = field(repr=False, default=())
+    form: BatchForm
+    data: Mapping[str, TrainerDataset] = field(repr=False)
+    sample: tuple[TrainerRow, ...] = field(repr=False, default=())
     own_metric: Metric | None = None
 
-    @property
-    def name(self) -> str:
-        """The shipped task's."""
-        return self.shipped.name
-
-    @property
-    def facts(self) -> Facts:
-        """The shipped task's."""
-        return self.shipped.facts
-
-    @property
-    def problem(self) -> str | None:
-        """The kind of classification; None for other tasks."""
-        return getattr(self.shipped, "problem", None)
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """Names of the graph's outputs."""
-        return self.shipped.outputs
-
-    @property
-    def max_seq_length(self) -> int:
-        """How many pieces the model is given at most."""
-        return self.shipped.max_seq_length
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Names of the model's labels in the order of its logits."""
-        return self.shipped.labels
-
-    @property
-    def centred_axis(self) -> int | None:
-        """The axis whose common shift means nothing."""
-        return self.shipped.centred_axis
+    name = _of_shipped("name")
+    facts = _of_shipped("facts")
+    loss = _of_shipped("loss")
+    outputs = _of_shipped("outputs")
+    max_seq_length = _of_shipped("max_seq_length")
+    labels = _of_shipped("labels")
+    centred_axis = _of_shipped("centred_axis")
+    answer_columns = _of_shipped("answer_columns")
+    wire = _of_shipped("wire")
 
     @property
     def metric(self) -> str:
@@ -87,104 +102,87 @@ class LiveTask:
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
-        """The shipped task's, over spans of pieces for questions; or the user's own."""
+        """The shipped task's, over spans of tokens for questions; or the user's own."""
         if self.own_metric is not None:
             return {self.metric: self.own_metric}
-        pieces_only = self.facts.answers_for == "span" and not self.has_texts
-        return SPANS if pieces_only else self.shipped.metrics
+        return SPANS if self.loss == "span" and not self.has_texts else self.shipped.metrics
 
     @property
     def has_texts(self) -> bool:
         """Whether the questions to be scored came with their texts."""
-        return isinstance(self.data.get("eval_dataset"), LiveQuestions)
+        return "eval_dataset" in self.data and self.data["eval_dataset"].has_texts
 
-    @property
-    def answer_columns(self) -> Mapping[str, Any]:
-        """The shipped task's."""
-        return self.shipped.answer_columns
-
-    @property
-    def wire(self) -> Wire:
-        """The shipped task's."""
-        return self.shipped.wire
-
-    def read(self, rows: Rows, columns: Columns, labelled: bool) -> list[LiveExample]:
+    def read(self, rows: Rows, columns: Columns, labelled: bool) -> list[TrainerRow]:
         """Rows of one of the datasets, with their labels where these are needed."""
-        numbers = [record[ITEM] for record in rows]
-        examples = self.data[rows.source].examples(numbers, self.form)
-        if not labelled:
-            return examples
-        return [self._with_gold(rows, index, one) for index, one in enumerate(examples)]
+        examples = self.data[rows.source].examples([record[ITEM] for record in rows], self.form)
+        return [self._with_gold(rows, *row) for row in enumerate(examples)] if labelled else examples
 
-    def examples(self, inputs: Any) -> list[LiveExample]:
+    def examples(self, inputs: Any) -> list[TrainerRow]:
         """As many of the sample's rows as there are inputs: texts are not what this task reads."""
         return list(self.sample[: len(inputs)])
 
-    def features(self, examples: Sequence[LiveExample], encoder: Encoder) -> list[Feature]:
+    def features(self, examples: Sequence[TrainerRow], encoder: Encoder) -> list[Feature]:
         """As the collator made them: one each, or one for each window of a question."""
-        found: list[Feature] = []
-        for index, one in enumerate(examples):
-            found += one.features(index) if isinstance(one, LiveQuestion) else [feature_of(index, one.inputs)]
-        return found
+        return [feature for index, row in enumerate(examples) for feature in row.features(index)]
 
-    def targets(self, example: LiveExample, feature: Feature) -> Mapping[str, Any]:
+    def targets(self, example: TrainerRow, feature: Feature) -> Mapping[str, Any]:
         """Labels by the names that they have in the dataset."""
         return example.targets
 
     def decode(
-        self, examples: Sequence[LiveExample], features: Sequence[Feature], logits: Sequence[Logits]
+        self, examples: Sequence[TrainerRow], features: Sequence[Feature], logits: Sequence[Logits]
     ) -> list[Any]:
-        """Labels, tags of the positions that count, spans of pieces, or outputs as they are."""
-        if self.facts.answers_for == "span" and not any(isinstance(one, LiveQuestion) for one in examples):
-            longest = cast(Any, self.shipped).max_answer_length
-            return [best_span(rows, longest) for rows in logits]
-        if self.facts.answers_for == "tokens":
-            names = self.shipped.labels
-            chosen = [rows[_counting(one, len(rows))].argmax(-1) for one, rows in zip(examples, logits, strict=True)]
-            return [Tags(tuple(names[int(i)] for i in row)) for row in chosen]
+        """Labels, tags of the positions that count, spans of tokens, or outputs as they are."""
+        if self.loss == "span" and not any(row.has_texts for row in examples):
+            return [best_span(rows, cast(Any, self.shipped).max_answer_length) for rows in logits]
+        if self.loss == "tokens":
+            chosen = [rows[_counting(row, len(rows))].argmax(-1) for row, rows in zip(examples, logits, strict=True)]
+            return [Tags(tuple(self.labels[int(i)] for i in row)) for row in chosen]
         return self.shipped.decode(examples, features, logits)
 
-    def statistics(self, metric: str, examples: Sequence[LiveExample], answers: Sequence[Any]) -> NDArray[np.float64]:
+    def statistics(self, metric: str, examples: Sequence[TrainerRow], answers: Sequence[Any]) -> NDArray[np.float64]:
         """Per-row statistics of the shipped task's metrics."""
-        if self.facts.answers_for == "row" or self.has_texts:
-            return self.shipped.statistics(metric, examples, answers)  # of examples only the gold
-        golds = [example.gold for example in examples]
-        if self.facts.answers_for == "tokens":
-            answers = [answer.tags for answer in answers]
-        return self.metrics[metric].rows(golds, answers)
+        if self.loss == "span" and not self.has_texts:
+            return SPANS[metric].rows([row.gold for row in examples], answers)
+        return self.shipped.statistics(metric, examples, answers)  # of examples it reads only the gold
 
     def agreement(self, answers: Sequence[Any], others: Sequence[Any]) -> NDArray[np.float64]:
         """How far two systems say the same."""
+        are_spans = answers and isinstance(answers[0], Span)
+        return _equal(answers, others) if are_spans else self.shipped.agreement(answers, others)
+
+    def rightness(self, examples: Sequence[TrainerRow], answers: Sequence[Any]) -> NDArray[np.float64]:
+        """A span is right or wrong as a whole; other answers as the shipped task has it."""
         if answers and isinstance(answers[0], Span):
-            return np.array([[float(one == other), 1.0] for one, other in zip(answers, others, strict=True)])
-        return self.shipped.agreement(answers, others)
+            return _equal([row.gold for row in examples], answers)[:, 0]
+        return self.shipped.rightness(examples, answers)
 
-    def _with_gold(self, rows: Rows, index: int, one: LiveExample) -> LiveExample:
+    def _with_gold(self, rows: Rows, index: int, row: TrainerRow) -> TrainerRow:
         if self.own_metric is not None and rows.source == "eval_dataset":
-            return replace(one, gold=True)  # labels mean what the user's own score says
-        if isinstance(one, LiveQuestion):
-            if one.gold is None:
+            return replace(row, gold=True)  # labels mean what the user's own score says
+        if row.has_texts:
+            if row.gold is None:
                 raise rows.error(index, "The question has no answers, so that it cannot be scored.")
-            return one
-        missing = [name for name in self.form.labels if name not in one.targets]
+            return row
+        missing = [name for name in self.form.labels if name not in row.targets]
         if missing:
-            what = f"The row has no '{missing[0]}'. It has: {', '.join(one.inputs)}."
+            what = f"The row has no '{missing[0]}'. It has: {', '.join(row.inputs)}."
             raise rows.error(index, what, hint="Where labels have other names, say so with 'label_names'.")
-        return LiveExample(one.number, one.inputs, one.targets, self._gold(rows, index, one))
+        return replace(row, gold=self._gold(rows, index, row))
 
-    def _gold(self, rows: Rows, index: int, one: LiveExample) -> Any:
-        values = [one.targets[name] for name in self.form.labels if name in one.targets]
-        if self.facts.answers_for == "own":
+    def _gold(self, rows: Rows, index: int, row: TrainerRow) -> Any:
+        values = [row.targets[name] for name in self.form.labels]
+        if self.loss == "own":
             return True
-        if self.facts.answers_for == "span":
+        if self.loss == "span":
             return Span(*(int(value) for value in values))
         (label,) = values
-        if self.facts.answers_for == "tokens":
-            counted = [int(i) for i in label[_counting(one, len(label))]]
-            return tuple(self.labels[self._known(rows, index, i)] for i in counted)
-        if self.problem == REGRESSION:
+        if self.loss == "tokens":
+            counted_labels = label[_counting(row, len(label))]
+            return tuple(self.labels[self._known(rows, index, int(i))] for i in counted_labels)
+        if self.loss == REGRESSION:
             return float(np.ravel(label)[0])
-        if self.problem == MULTI:
+        if self.loss == MULTI:
             return tuple(int(value > 0.5) for value in label)
         return self._known(rows, index, int(np.ravel(label)[0]))
 
@@ -195,6 +193,6 @@ class LiveTask:
         return label
 
 
-def _counting(one: LiveExample, length: int) -> NDArray[np.int64]:
-    label = next(iter(one.targets.values()), None)
+def _counting(row: TrainerRow, length: int) -> NDArray[np.int64]:
+    label = next(iter(row.targets.values()), None)
     return np.arange(length) if label is None else np.flatnonzero(label != IGNORED)

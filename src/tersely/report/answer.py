@@ -18,7 +18,7 @@ class Fact:
 
 
 def headline(run: Run) -> str:
-    """The result in model sentence."""
+    """The result in one sentence."""
     best, fp32 = run.chosen, run.fp32
     says = ""
     if run.scored:

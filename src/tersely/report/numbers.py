@@ -72,10 +72,10 @@ def batch(size: str) -> str:
     return f"batch {size}"
 
 
-def count(number: int, one: str, many: str) -> str:
+def count(number: int, singular: str, plural: str) -> str:
     """A number with its noun.
 
     >>> count(1, "row", "rows"), count(2, "row", "rows")
     ('1 row', '2 rows')
     """
-    return f"{number:,} {one if number == 1 else many}"
+    return f"{number:,} {singular if number == 1 else plural}"

@@ -70,14 +70,18 @@ def _plot(run: Run) -> Markup:
         ("beaten", "beaten by another"),
         ("fp32", "FP32"),
     ]
-    drawn = {"chosen", "fp32", *("front" if one.pareto else "beaten" for one in run.candidates if one.name != run.best)}
+    drawn = {
+        "chosen",
+        "fp32",
+        *("front" if model.pareto else "beaten" for model in run.candidates if model.name != run.best),
+    }
     entries = [
         tag("li", tag("span", class_=f"key {name}", aria_hidden="true"), what) for name, what in key if name in drawn
     ]
     whisker = "A whisker is the 95 % interval of the drop: where it crosses the dashed line, FP32's score, the rows do "
     whisker += "not tell the two apart. "
     says = "Area is size; speed is the geometric mean over batch sizes. "
-    says += whisker if run.scored and any(one.drop_interval for one in run.candidates) else ""
+    says += whisker if run.scored and any(model.drop_interval for model in run.candidates) else ""
     says += "The dotted line is the best to be had at each speed."
     return _section(
         "Score against speed" if run.scored else "Answers against speed",

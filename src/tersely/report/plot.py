@@ -23,7 +23,7 @@ WIDE, HIGH, GAP = 7.2, 15.0, 6.0
 
 @dataclass(frozen=True)
 class Point:
-    """A model at its place. `low`, `high`: where the interval of its drop ends, if there is model."""
+    """A model at its place. `low`, `high`: where the interval of its drop ends, if there is one."""
 
     model: ModelResult
     x: float
@@ -148,7 +148,7 @@ def _drawn(run: Run, point: Point) -> Markup:
 
 
 def described(run: Run, model: ModelResult) -> str:
-    """A model in model line: what a pointer that rests on it shows."""
+    """A model in one line: what a pointer that rests on it shows."""
     parts = []
     if model.score is not None:
         within = f" (95 % {n.interval(run, model.interval)})" if model.interval else ""

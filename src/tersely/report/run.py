@@ -48,7 +48,7 @@ class ModelResult:
     @property
     def speed(self) -> float | None:
         """What choosing goes by: the geometric mean over batch sizes."""
-        ratios = [one.ratio for one in self.speed_by_batch.values()]
+        ratios = [speed.ratio for speed in self.speed_by_batch.values()]
         return math.prod(ratios) ** (1 / len(ratios)) if ratios else None
 
 
@@ -140,7 +140,7 @@ class Run:
     @property
     def chosen(self) -> ModelResult:
         """The best candidate."""
-        return next(one for one in self.candidates if one.name == self.best)
+        return next(model for model in self.candidates if model.name == self.best)
 
     @property
     def scored(self) -> bool:
@@ -164,9 +164,8 @@ def read_run(folder: str | Path) -> Run:
     file = folder / RESULT
     hint = "Name the --output_dir of a 'tersely compress' that has ended."
     if not file.is_file():
-        raise UserError(
-            f"There is no {RESULT} here: this is not a finished compress run.", where=str(folder), hint=hint
-        )
+        what = f"There is no {RESULT} here: this is not a finished compress run."
+        raise UserError(what, where=str(folder), hint=hint)
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -179,6 +178,6 @@ def read_run(folder: str | Path) -> Run:
 def run_of(content: Any, where: str | None = None) -> Run:
     """Check what a result holds; `where` names its file in messages."""
     run = fill(Run, content, "The result", where=where, lenient=True)
-    if run.best not in [one.name for one in run.candidates]:
+    if run.best not in [model.name for model in run.candidates]:
         raise UserError(f"The best, '{run.best}', is not among the result's candidates.", where=where)
     return run

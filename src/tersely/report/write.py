@@ -25,9 +25,8 @@ def write_report(folder: str | Path) -> tuple[Path, Path]:
     paths = tuple(folder / name for name in REPORTS)
     for path in paths:
         if path.exists() and not is_report(path):
-            raise UserError(
-                "This file was not written by tersely, and is not replaced.", where=str(path), hint="Move it."
-            )
+            what = "This file was not written by tersely, and is not replaced."
+            raise UserError(what, where=str(path), hint="Move it.")
     try:
         for path, text in zip(paths, (page(run), markdown(run)), strict=True):
             _write(path, text)

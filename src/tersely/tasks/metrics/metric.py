@@ -53,6 +53,16 @@ def table(*metrics: Metric) -> Mapping[str, Metric]:
     return {metric.name: metric for metric in metrics}
 
 
+def counted(values: Any) -> Array:
+    """Statistics (value, 1) per row, of which `mean` is the score.
+
+    >>> counted([True, False])
+    array([[1., 1.],
+           [0., 1.]])
+    """
+    return np.stack([np.asarray(values, dtype=np.float64), np.ones(len(values))], axis=1)
+
+
 def ratio(numerator: Array, denominator: Array) -> Array:
     """Divide; where the denominator is 0 the answer is 0, as in scikit-learn and seqeval.
 
