@@ -17,8 +17,7 @@ SHOWN = 10
 def markdown(run: Run) -> str:
     """The whole text. The same run gives the same bytes."""
     best = f"{escape_markdown(run.model)}: {escape_markdown(run.best)}"
-    parts = [MARK, f"# {best}", f"**{escape_markdown(answer.headline(run))}**", _facts(run)]
-    parts.append(_list(answer.stamps(run)))
+    parts = [MARK, f"# {best}", f"**{escape_markdown(answer.headline(run))}**", _facts(run), _list(answer.stamps(run))]
     parts += ["## Candidates", markdown_table(tables.candidates(run))]
     parts += [escape_markdown(line) for line in (run.rule, *tables.remarks(run)) if line]
     if run.layers:
@@ -28,18 +27,13 @@ def markdown(run: Run) -> str:
         table = tables.changed(run)
         parts += [] if table is None else [markdown_table(table)]
     if (table := tables.confusion(run)) is not None:
-        parts += [
-            "## Which labels are taken for which",
-            "In brackets: the change from FP32.",
-            markdown_table(table),
-        ]
+        parts += ["## Which labels are taken for which", "In brackets: the change from FP32.", markdown_table(table)]
     parts += ["## To run it again"]
     typed = tables.command(run)
     if typed is not None:
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", typed)), default=0))
         parts.append(f"{fence}bash\n{typed}\n{fence}")
-    parts.append(markdown_table(tables.made_with(run)))
-    parts.append(_list(run.notes))
+    parts += [markdown_table(tables.made_with(run)), _list(run.notes)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

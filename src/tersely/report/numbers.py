@@ -20,6 +20,11 @@ def interval(run: Run, bounds: Sequence[float] | None) -> str:
     return "" if not bounds else f"{score(run, bounds[0])} to {score(run, bounds[1])}"
 
 
+def score_within(run: Run, value: float | None, bounds: Sequence[float] | None) -> str:
+    """A score with its interval, if that is known."""
+    return f"{score(run, value)} (95 % {interval(run, bounds)})" if bounds else score(run, value)
+
+
 def signless(text: str) -> str:
     """Zero has no sign, and a minus is one.
 

@@ -151,8 +151,7 @@ def described(run: Run, model: ModelResult) -> str:
     """A model in one line: what a pointer that rests on it shows."""
     parts = []
     if model.score is not None:
-        within = f" (95 % {n.interval(run, model.interval)})" if model.interval else ""
-        parts.append(f"{run.metric} {n.score(run, model.score)}{within}")
+        parts.append(f"{run.metric} {n.score_within(run, model.score, model.interval)}")
     if model.drop is not None:
         parts.append(f"drop {n.score(run, model.drop)}")
     if model.same_answer is not None:
