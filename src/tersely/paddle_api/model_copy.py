@@ -84,6 +84,12 @@ def forward_names(model: nn.Module) -> tuple[str, ...]:
     return tuple(name for name, parameter in parameters.items() if parameter.kind in kinds)
 
 
+def tuple_names(model: nn.Module, count: int, labels: Sequence[str]) -> tuple[str, ...]:
+    """Names for the values of a tuple: the forward's parameters in order, with the labels last."""
+    order = [name for name in forward_names(model) if name not in labels]
+    return (*order[: max(0, count - len(labels))], *labels)
+
+
 def head_of(model: nn.Module) -> str | None:
     """The task that a model's class is for, by its name."""
     return task_of_class(type(model).__name__)

@@ -29,7 +29,7 @@ from ..tasks.sequence_classification import MULTI
 from .arguments import CompressionArguments
 from .asked import Asked, asked
 from .datasets import ALIASES, BatchForm, QuestionDataset, TrainerDataset, TrainerRow, has_texts
-from .model_copy import ModelCopy, copy_model, encoder_of, forward_names, head_of, pad_id_of, vocabulary, write_folder
+from .model_copy import ModelCopy, copy_model, encoder_of, head_of, pad_id_of, tuple_names, vocabulary, write_folder
 from .trainer_task import TrainerTask
 from .user_loss import UserLoss
 from .user_metrics import ComputedMetrics, EngineModule, metric_of_evaluate
@@ -187,14 +187,12 @@ def _labels(parts: TrainerParts) -> tuple[str, ...]:
 
 
 def _names(parts: TrainerParts, labels: tuple[str, ...]) -> tuple[str, ...]:
-    """Names for rows that are tuples: those set, else the forward's parameters in order with the labels last."""
+    """Names for rows that are tuples: those set, else as the forward has them."""
     if parts.tensor_names:
         return tuple(parts.tensor_names)
     data = parts.evaluation if parts.evaluation is not None else parts.train
     row = data[0] if data is not None and hasattr(data, "__getitem__") and len(data) else None
-    count = len(row) if isinstance(row, (tuple, list)) else len(labels) + 1
-    order = [name for name in forward_names(parts.model) if name not in labels]
-    return (*order[: max(0, count - len(labels))], *labels)
+    return tuple_names(parts.model, len(row) if isinstance(row, (tuple, list)) else len(labels) + 1, labels)
 
 
 def _problem(copy: ModelCopy, batch: Any) -> str | None:

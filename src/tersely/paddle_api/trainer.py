@@ -17,7 +17,7 @@ from ..errors import UserError
 from ..progress import SILENT, Progress
 from ..training.isolated import isolated, put_states, states
 from .arguments import CompressionArguments
-from .model_copy import forward_names
+from .model_copy import QUESTION, tuple_names
 from .run_compression import TrainerParts, compress_model
 from .user_loss import OlderLoss, alone, loss_of
 from .user_metrics import evaluator
@@ -97,9 +97,11 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         if isinstance(self.eval_dataset, Mapping):
             raise UserError("To compress, a Trainer needs one eval_dataset. Got several by name.")
         older = custom_dynabert_evaluate is not None
-        for name, given in (("evaluate", custom_dynabert_evaluate), ("calc_loss", custom_dynabert_calc_loss)):
-            if given is not None:
-                instead = "custom_evaluate" if name == "evaluate" else "the Trainer's criterion"
+        for name, value, instead in (
+            ("evaluate", custom_dynabert_evaluate, "custom_evaluate"),
+            ("calc_loss", custom_dynabert_calc_loss, "the Trainer's criterion"),
+        ):
+            if value is not None:
                 what = f"'custom_dynabert_{name}' is an older name: use {instead}."
                 warnings.warn(what, DeprecationWarning, stacklevel=2)
         if older and custom_evaluate is not None:
@@ -143,9 +145,9 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
             what = f"The criterion needs '{self.label_names[0]}', which a batch lacks. It has: {', '.join(inputs)}."
             raise UserError(what, hint="Name other labels with 'label_names' of the arguments.")
         outputs = _named(model(**{name: value for name, value in inputs.items() if name not in self.label_names}))
-        logits = tuple(value for value in outputs.values() if isinstance(value, torch.Tensor))
-        chosen = tuple(outputs[name] for name in ("start_logits", "end_logits", "logits") if name in outputs) or logits
-        loss = loss_of(self.criterion, alone(chosen), alone(labels))
+        logits = tuple(outputs[name] for name in (*QUESTION, "logits") if name in outputs)
+        logits = logits or tuple(value for value in outputs.values() if isinstance(value, torch.Tensor))
+        loss = loss_of(self.criterion, alone(logits), alone(labels))
         return (loss, {"loss": loss, **outputs}) if return_outputs else loss
 
     def _set_signature_columns_if_needed(self) -> None:
@@ -153,28 +155,23 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         # A model of the user's own need not take the labels that its criterion and metric ask for.
         self._signature_columns: Any = list(dict.fromkeys([*self._signature_columns, *LABELS, *self.label_names]))
 
-    def _batches(self, part: Any) -> Any:
+    def _batches(self, part: Any, collate: Any = None) -> Any:
         """Batches of a part of a dataset, in order and to the last row, as `evaluate` would collate them."""
-        collate = self._get_collator_with_removed_columns(self.data_collator)
+        collate = collate or self._get_collator_with_removed_columns(self.data_collator)
         return DataLoader(part, batch_size=self.args.per_device_eval_batch_size, collate_fn=collate)
 
     def _loader(self, numbers: Sequence[int]) -> Any:
         """What an evaluator goes through: some rows of the eval_dataset, as the user's own collator makes them."""
         part = Subset(self.eval_dataset, list(numbers))
-        if self.tuple_collator is None:
-            return self._batches(part)
-        return DataLoader(part, batch_size=self.args.per_device_eval_batch_size, collate_fn=self.tuple_collator)
+        return self._batches(part, self.tuple_collator)
 
     def _bound_batch(self, rows: Sequence[Any]) -> dict[str, Any]:
         """Tuples by name, as a model's forward wants them."""
         batch = self.tuple_collator(rows)
         if isinstance(batch, Mapping):
             return dict(batch)
-        names = getattr(self.args, "tensor_names", None)
-        if not names:
-            labels = list(self.args.label_names or self.label_names or ["labels"])
-            own = [name for name in forward_names(self.model) if name not in labels]
-            names = [*own[: max(0, len(batch) - len(labels))], *labels]
+        labels = self.args.label_names or self.label_names or ["labels"]
+        names = getattr(self.args, "tensor_names", None) or tuple_names(self.model, len(batch), labels)
         return dict(zip(names, batch, strict=False))
 
     def _primary(self, arguments: CompressionArguments) -> str | None:
