@@ -178,7 +178,7 @@ def _measure(systems: list[System], sizes: list[int], dev: Path, progress: Progr
     timings = alternate(contestants, contestants[0].label, seconds=3.0, title="benchmark", progress=progress)
     lines = []
     for system, scored, timing, size in zip(systems, scores, timings, sizes, strict=True):
-        same = compare(system.predictor, examples, scores[0], scored).same_answer
+        same = compare(system.predictor.task, scores[0], scored).same_answer
         name = f"{system.engine} INT8" if system is systems[-1] else system.engine
         lines.append(Line(name, scored, timing, size, same))
     return lines

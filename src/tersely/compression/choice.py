@@ -28,17 +28,17 @@ ROUNDING = 1e-9
 class Measured:
     """A candidate and what was measured of it. `speed` by batch size: × the fastest FP32 engine, with the spread.
 
-    `emulated`: its graph is not for this machine's CPU class, and was scored with exact sums in floats. `statistics`
-    [rows, k] of the primary metric, rows the same for all; None without labels, and where the metric has none.
+    `score`: None where there are no labelled rows. `emulated`: its graph is not for this machine's CPU class, and was
+    scored with exact sums in floats.
     """
 
     candidate: Candidate
     engine: str
-    answers: Score | Answers = field(repr=False)
+    answers: Answers = field(repr=False)
+    score: Score | None
     comparison: Comparison
     size: int
     emulated: bool = False
-    statistics: Array | None = field(repr=False, default=None)
     speed: dict[int, tuple[float, float, float]] = field(default_factory=dict)
     evaluation: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Seconds to answer the rows with FP32 and with this, by threads; for dynamic alone."""
@@ -53,9 +53,9 @@ class Measured:
         return self.candidate.name
 
     @property
-    def score(self) -> Score | None:
-        """None where there are no labelled rows."""
-        return self.answers if isinstance(self.answers, Score) else None
+    def statistics(self) -> Array | None:
+        """Those of the primary metric [rows, k]; None without labels, and where the metric has none."""
+        return None if self.score is None else self.score.statistics
 
     @property
     def fidelity(self) -> float:

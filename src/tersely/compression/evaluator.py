@@ -23,7 +23,6 @@ from ..models.positions import longest
 from ..runtime import Predictor
 from ..runtime.choose import Pair
 from ..strategy import DYNAMIC
-from ..tasks.task import whole_of
 from . import choice
 from .candidate import Candidate, write_candidate
 from .choice import Measured, screen
@@ -39,18 +38,14 @@ TIMED_ROWS = 1000
 
 @dataclass(frozen=True)
 class Baseline:
-    """The FP32 model: its answers, its size in bytes; by batch size its fastest engine and that one's seconds."""
+    """The FP32 model: its answers, its score where rows are labelled, its size in bytes; its fastest engines."""
 
-    answers: Score | Answers = field(repr=False)
+    answers: Answers = field(repr=False)
+    score: Score | None
     size: int
     engines: dict[int, str] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
     memory_mb: float | None = None
-
-    @property
-    def score(self) -> Score | None:
-        """None where there are no labelled rows."""
-        return self.answers if isinstance(self.answers, Score) else None
 
 
 @dataclass(frozen=True)
@@ -76,7 +71,7 @@ class Evaluator:
         self._graph = origin.fp32.path(GRAPH)
         self._exact = _predictor(origin, engines.load(engines.REFERENCE, self._graph))
         size = origin.fp32.loaded_bytes(origin.fp32.manifest.graphs[0])
-        self.fp32 = Baseline(self._answer(self._exact, "FP32"), size)
+        self.fp32 = Baseline(*self._answer(self._exact, "FP32"), size)
         scoring = run.rows.scoring
         self._few = [scoring[i] for i in screening_rows(np.arange(len(scoring)), run.options.seed)]
         self._few_answers: Answers | None = None
@@ -162,7 +157,7 @@ class Evaluator:
         _, predictor = self._best_pair(best.candidate)
         first = score(self._exact, rows, title="test FP32", progress=progress)
         second = score(predictor, rows, title=f"test {best.name}", progress=progress)
-        return Tested(first, second, compare(predictor, rows, first, second))
+        return Tested(first, second, compare(predictor.task, first, second))
 
     def _look(self, candidate: Candidate) -> Measured:
         """Compare a candidate with FP32 on a few rows."""
@@ -170,19 +165,17 @@ class Evaluator:
             self._few_answers = answer(self._exact, self._few)
         pair, predictor = self._best_pair(candidate)
         answers = answer(predictor, self._few)
-        compared = compare(predictor, self._few, self._few_answers, answers)
-        return Measured(candidate, pair.engine, answers, compared, candidate.size(pair.graph), not pair.fits)
+        compared = compare(predictor.task, self._few_answers, answers)
+        return Measured(candidate, pair.engine, answers, None, compared, candidate.size(pair.graph), not pair.fits)
 
     def _measure(self, candidate: Candidate) -> Measured:
         """Score a candidate on the engine that the runtime would choose here."""
         pair, predictor = self._best_pair(candidate)
-        task, answers = predictor.task, self._answer(predictor, candidate.name)
-        comparison = compare(predictor, self._rows.scoring, self.fp32.answers, answers)
-        statistics = None
-        if isinstance(answers, Score) and whole_of(task) is None:
-            statistics = task.statistics(answers.metric, self._rows.scoring, answers.answers)
+        answers, scored = self._answer(predictor, candidate.name)
+        task = predictor.task
+        comparison = compare(task, self.fp32.score or self.fp32.answers, scored or answers)
         size, sign = candidate.size(pair.graph), 1 if task.metrics[task.metric].greater_is_better else -1
-        return Measured(candidate, pair.engine, answers, comparison, size, not pair.fits, statistics, sign=sign)
+        return Measured(candidate, pair.engine, answers, scored, comparison, size, not pair.fits, sign=sign)
 
     def _best_pair(self, candidate: Candidate) -> tuple[Pair, Predictor]:
         """The graph and engine that the runtime would choose here, and what runs them."""
@@ -209,11 +202,12 @@ class Evaluator:
             found[str(exact.engine.threads)] = (both[0], both[1])
         return found
 
-    def _answer(self, predictor: Predictor, name: str) -> Score | Answers:
+    def _answer(self, predictor: Predictor, name: str) -> tuple[Answers, Score | None]:
         title, progress = f"evaluate {name} on {predictor.engine.name}", self._run.progress
         if self._rows.labelled:
-            return score(predictor, self._rows.scoring, title=title, progress=progress)
-        return answer(predictor, self._rows.scoring, title=title, progress=progress)
+            scored = score(predictor, self._rows.scoring, title=title, progress=progress)
+            return scored.answers, scored
+        return answer(predictor, self._rows.scoring, title=title, progress=progress), None
 
 
 def _predictor(parent: Parent, engine: Engine) -> Predictor:

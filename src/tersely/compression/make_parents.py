@@ -24,8 +24,6 @@ from ..qat.training import int8_arguments
 from ..quantize.skip import fits
 from ..quantize.targets import FEWEST_OUTPUTS, find_targets
 from ..strategy import DYNABERT, PRUNE_EMBEDDINGS, QAT, Plan
-from ..tasks.sequence_classification import REGRESSION
-from ..training.distil import kind_of
 from ..training.isolated import isolated
 from ..training.loss_settings import Criterion
 from ..training.teacher import open_teacher
@@ -248,7 +246,7 @@ def _qat_settings(
 
 def _check_temperature(folder: ModelFolder, options: CompressOptions) -> None:
     """Refuse a temperature where answers are no probabilities."""
-    if options.distill_temperature != 1 and kind_of(folder.task) == REGRESSION:
+    if options.distill_temperature != 1 and folder.task.loss == "regression":
         what = "has no effect on a regression, whose answers are no probabilities."
         raise wrong_option("distill_temperature", what, hint="Leave it out.")
 

@@ -16,7 +16,8 @@ from ..deploy.export import GRAPH, export, pack
 from ..deploy.probe import probe_batches, probe_examples, probe_features, write_probe
 from ..errors import UserError
 from ..graphs.first_position import keep_first_position
-from ..graphs.read import graph_path, read_graph, unfold
+from ..graphs.plain import unfold
+from ..graphs.read import graph_path, read_graph
 from ..models.folder import ModelFolder, make_task, open_folder, read_config, read_encoder
 from ..options.compress import CompressOptions
 from ..progress import SILENT, Progress

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import __version__
 from ..engines.cpu import cpu
@@ -16,8 +15,6 @@ from ..qat import Trained
 from ..quant_map import REASONS, QuantMap
 from ..quantize.weights import unsafe_pairs
 from ..tasks import Task
-from ..tasks.question_answering import Answered
-from ..tasks.sequence_classification import SINGLE, Classified
 from .choice import Measured
 from .parents import Parent
 from .result import CompressionResult
@@ -186,13 +183,13 @@ def _comparison(compared: Comparison) -> dict[str, Any]:
 def changes(result: CompressionResult) -> dict[str, Any]:
     """Count the changed answers and tell of the worst: place, texts, both answers and the gold."""
     task, examples = result.source.task, result.rows.scoring
-    before, after = result.fp32.answers.answers, result.best.answers.answers
+    before, after = result.fp32.answers.by_row, result.best.answers.by_row
     equal = task.agreement(before, after)
     changed = [int(row) for row in np.flatnonzero(equal[:, 0] < equal[:, 1])]
     found: dict[str, Any] = {"rows": len(examples), "changed": len(changed)}
     gains = None
     if result.best.statistics is not None:
-        gains = right(task, examples, after) - right(task, examples, before)
+        gains = task.rightness(examples, after) - task.rightness(examples, before)
         found |= {"worse": int((gains[changed] < 0).sum()), "better": int((gains[changed] > 0).sum())}
     worst = changed if gains is None else sorted(changed, key=lambda row: (float(gains[row]), row))
     places = result.rows.places
@@ -210,11 +207,11 @@ def changes(result: CompressionResult) -> dict[str, Any]:
 def confusion(result: CompressionResult) -> dict[str, Any] | None:
     """How often each label (by row) was answered with which (by column); None where that has no meaning."""
     task = result.source.task
-    one_label = getattr(task, "problem", None) == SINGLE and result.best.statistics is not None
+    one_label = task.loss == "single_label_classification" and result.best.statistics is not None
     if not one_label or len(task.labels) > MOST_LABELS:
         return None
     golds = [example.gold for example in result.rows.scoring]
-    both = {"fp32": result.fp32.answers.answers, "best": result.best.answers.answers}
+    both = {"fp32": result.fp32.answers.by_row, "best": result.best.answers.by_row}
     found: dict[str, Any] = {"labels": list(task.labels)}
     for name, answers in both.items():
         counts = np.zeros((len(task.labels), len(task.labels)), int)
@@ -223,26 +220,10 @@ def confusion(result: CompressionResult) -> dict[str, Any] | None:
     return found
 
 
-def right(task: Task, examples: Sequence[Any], answers: Sequence[Any]) -> NDArray[np.float64]:
-    """How right each answer is [rows], the more the better: of numbers the error, of a question its score."""
-    if answers and isinstance(answers[0], Answered):
-        return task.statistics(task.metric, examples, answers)[:, 0]
-    return np.array([_right(one.gold, answer) for one, answer in zip(examples, answers, strict=True)], np.float64)
-
-
-def _right(gold: Any, answer: Any) -> float:
-    said = answer.tags if hasattr(answer, "tags") else getattr(answer, "value", answer)
-    if isinstance(said, float):
-        return -abs(said - float(gold))
-    if isinstance(said, tuple) and not hasattr(said, "_fields"):  # a label each; a span is right or wrong as a whole
-        return float(sum(one == other for one, other in zip(said, gold, strict=True)))
-    return float(said == gold)
-
-
 def texts(example: Any, answer: Any = None) -> dict[str, str]:
     """What a row says, by name, cut to a length that can be read; a context around the answer. Ids say nothing."""
     found = {name: getattr(example, name, None) for name in ("text", "text_pair", "question", "context")}
-    at = answer.start if isinstance(answer, Answered) else 0
+    at = getattr(answer, "start", 0)
     kept = {name: text for name, text in found.items() if isinstance(text, str) and text}
     return {name: cut(text, at if name == "context" else 0) for name, text in kept.items()}
 
@@ -276,14 +257,8 @@ def _tags(words: Sequence[str], tags: Sequence[str], places: Sequence[int]) -> s
 
 
 def _said(task: Task, answer: Any) -> str:
-    if isinstance(answer, Answered):
-        return cut(answer.text) or "no answer"
-    if isinstance(answer, Classified):
-        words = _value(task, answer.value)
-        return words if answer.score is None else f"{words} ({answer.score:.2f})"
-    if isinstance(answer, tuple) and hasattr(answer, "_fields"):
-        return " to ".join(map(str, answer))
-    return "other outputs"
+    said = str(answer.in_words())
+    return said if task.labels else cut(said)  # an answer to a question may be long
 
 
 def _gold(task: Task, gold: Any) -> str:

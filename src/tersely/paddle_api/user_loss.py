@@ -1,4 +1,4 @@
-"""The user's loss where compression needs one: by the names of its labels, or in the reference's older form."""
+"""The user's loss where compression needs one: by the names of its labels, or in PaddleNLP's older form."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import nn
 from ..errors import UserError
 
 
-class LiveCriterion:
+class UserLoss:
     """Calls `criterion(logits, labels)`, with tuples where there are several of either.
 
-    `zero_padding`: labels of padding, which were taken off with it, are 0 as the reference's collators have them, and
-    not what a token classifier passes over.
+    `zero_padding`: labels of padding, which were taken off with it, are 0 as PaddleNLP's collators have them, and not
+    what a token classifier passes over.
     """
 
     def __init__(self, call: Callable[[Any, Any], Any], labels: tuple[str, ...], *, zero_padding: bool = False) -> None:
@@ -29,7 +29,7 @@ class LiveCriterion:
     def of_batch(self, outputs: tuple[torch.Tensor, ...], batch: Mapping[str, Any]) -> torch.Tensor:
         """The mean loss of what the model gave for a batch, labels included."""
         labels = tuple(self._padded(batch[name], batch) for name in self._labels)
-        return self(outputs if len(outputs) > 1 else outputs[0], labels if len(labels) > 1 else labels[0])
+        return self(alone(outputs), alone(labels))
 
     def _padded(self, labels: torch.Tensor, batch: Mapping[str, Any]) -> torch.Tensor:
         mask = batch.get("attention_mask")
@@ -51,9 +51,8 @@ class OlderLoss:
 
     def of_batch(self, outputs: tuple[torch.Tensor, ...], batch: Mapping[str, Any]) -> torch.Tensor:
         """The mean loss of a batch; the head mask is of ones, as the real one is inside the model."""
-        given = outputs if len(outputs) > 1 else outputs[0]
-        loss = self._call(self._criterion, lambda *_, **__: given, dict(batch), torch.ones(1))
-        return mean(loss, "custom_dynabert_calc_loss")
+        loss = self._call(self._criterion, lambda *_, **__: alone(outputs), dict(batch), torch.ones(1))
+        return _mean(loss, "custom_dynabert_calc_loss")
 
 
 def loss_of(criterion: Callable[[Any, Any], Any], logits: Any, labels: Any) -> torch.Tensor:
@@ -68,17 +67,25 @@ def loss_of(criterion: Callable[[Any, Any], Any], logits: Any, labels: Any) -> t
             return torch.stack([loss_of(criterion, *pair) for pair in zip(logits, labels, strict=True)]).mean()
         if logits.ndim == 3 and labels.ndim == 2:
             logits, labels = logits.flatten(0, 1), labels.flatten()
-    return mean(criterion(logits, labels), "criterion")
+    return _mean(criterion(logits, labels), "criterion")
 
 
-def mean(loss: Any, name: str) -> torch.Tensor:
-    """A loss as one number."""
+def alone(values: tuple[Any, ...]) -> Any:
+    """The only value; the tuple where there are several.
+
+    >>> alone((1,)), alone((1, 2))
+    (1, (1, 2))
+    """
+    return values if len(values) > 1 else values[0]
+
+
+def _mean(loss: Any, name: str) -> torch.Tensor:
     if not isinstance(loss, torch.Tensor):
         raise UserError(f"The '{name}' must give a tensor, the loss of a batch. Got {type(loss).__name__}.")
     return loss.mean()
 
 
-def _take_name(one: Any, call: Any) -> None:
+def _take_name(loss: Any, call: Any) -> None:
     """Go by the user's own name in records: another loss is another training."""
-    one.__qualname__ = getattr(call, "__qualname__", type(call).__qualname__)
-    one.__module__ = getattr(call, "__module__", "")
+    loss.__qualname__ = getattr(call, "__qualname__", type(call).__qualname__)
+    loss.__module__ = getattr(call, "__module__", "")

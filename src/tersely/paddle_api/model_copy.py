@@ -1,4 +1,4 @@
-"""A live model as compression takes it: a copy of its own, what goes in and comes out, and a folder with its config."""
+"""A trainer's model as compression takes it: a copy, what goes in and comes out, and a folder with its config."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -23,7 +24,7 @@ from ..models.families import FAMILIES, find
 from ..models.torch_folder import check_finite, quiet_transformers
 from ..tasks import TASKS, Encoder, facts_of, task_of_class
 from ..tasks.encoder import NoTokenizer
-from ..tasks.facts import AnswersFor
+from ..tasks.task import AnswersFor
 
 AXES: dict[AnswersFor, int] = {"row": 2, "tokens": 3, "span": 2}
 """Of each output, by what it is for."""
@@ -31,11 +32,11 @@ QUESTION = ("start_logits", "end_logits")
 
 
 @dataclass(frozen=True)
-class LiveModel:
+class ModelCopy:
     """A copy in FP32 and eval mode on the CPU that says what it takes and gives; `task` is None for one of the user's.
 
     `order`: the parameters of its forward, for those who call it with positions. `values`: its outputs for a batch;
-    `a_piece`: they have an entry for each piece.
+    `per_token`: they have an entry for each token.
     """
 
     template: nn.Module
@@ -44,50 +45,49 @@ class LiveModel:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     values: tuple[NDArray[np.float32], ...]
-    a_piece: bool
+    per_token: bool
 
 
-def copy_model(model: nn.Module) -> nn.Module:
-    """A model of our own with the same weights; the live one is only read."""
+def copy_model(model: nn.Module, batch: Mapping[str, NDArray[Any]] | None, labels: Sequence[str]) -> ModelCopy:
+    """Copy a model, which is only read, and find out what it takes of a batch and gives for it; two forwards."""
     check_finite(model, "the trainer's model")
     with torch.no_grad():
-        made: nn.Module = twin(model, lambda tensor: tensor.detach().clone())
-    return made.float().cpu().eval()
+        template = twin(model, lambda tensor: tensor.detach().clone()).float().cpu().eval()
+    order, named = forward_names(model), head_of(model)
+    if batch is None:
+        batch = {"input_ids": np.arange(1, 8, dtype=np.int64)[None] % max(2, vocabulary(template) or 8)}
+    ids = batch["input_ids"]
+    inputs = _inputs(template, batch, labels, order, known=named is not None)
+    setattr(template, INPUT_NAMES, inputs)
+    filled = {"attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids), **batch}
+    feed = {name: torch.from_numpy(np.array(filled[name], np.int64)) for name in inputs}
+    outputs, values = _outputs(template, feed)
+    length = ids.shape[1]
+    # As many labels as tokens, by chance? With tokens left out it shows.
+    shorter = {name: array[:, : length - 1] if array.shape[1:2] == (length,) else array for name, array in feed.items()}
+    fewer = _outputs(template, shorter)[1] if length > 1 else values
+    per_token = [
+        value.ndim > 1 and value.shape[1] == length != other.shape[1]
+        for value, other in zip(values, fewer, strict=True)
+    ]
+    task = named if named is not None and _fits(named, outputs, values) else None
+    if task is None:
+        _check_outputs(values, outputs, ids.shape, per_token)
+    setattr(template, OUTPUT_NAMES, outputs)
+    return ModelCopy(template, task, order, inputs, outputs, values, all(per_token))
 
 
 def forward_names(model: nn.Module) -> tuple[str, ...]:
     """Names of the parameters of a model's forward, in order."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return tuple(name for name, one in inspect.signature(model.forward).parameters.items() if one.kind in kinds)
+    parameters = inspect.signature(model.forward).parameters
+    return tuple(name for name, parameter in parameters.items() if parameter.kind in kinds)
 
 
-def describe(model: nn.Module, batch: Mapping[str, NDArray[Any]] | None, labels: Sequence[str]) -> LiveModel:
-    """Copy a model and find out what it takes of a batch and gives for it; two forwards."""
-    template = copy_model(model)
-    order = forward_names(model)
-    named = head_of(model)
-    if batch is None:
-        ids = np.arange(1, 8, dtype=np.int64)[None] % max(2, vocabulary(template) or 8)
-        batch = {"input_ids": ids}
-    inputs = _inputs(template, batch, labels, order, known=named is not None)
-    setattr(template, INPUT_NAMES, inputs)
-    filled = dict(batch)
-    filled.setdefault("attention_mask", np.ones_like(batch["input_ids"]))
-    filled.setdefault("token_type_ids", np.zeros_like(batch["input_ids"]))
-    feed = {name: torch.from_numpy(np.array(filled[name], np.int64)) for name in inputs}
-    outputs, values = _outputs(template, feed)
-    length = batch["input_ids"].shape[1]
-    # As many labels as pieces, by chance? With pieces left out it shows.
-    shorter = {name: one[:, : length - 1] if one.shape[1:2] == (length,) else one for name, one in feed.items()}
-    fewer = _outputs(template, shorter)[1] if length > 1 else values
-    a_piece = [
-        one.ndim > 1 and one.shape[1] == length != other.shape[1] for one, other in zip(values, fewer, strict=True)
-    ]
-    task = named if named is not None and _fits(named, outputs, values) else None
-    if task is None:
-        _check_outputs(values, outputs, batch["input_ids"].shape, a_piece)
-    setattr(template, OUTPUT_NAMES, outputs)
-    return LiveModel(template, task, order, inputs, outputs, values, all(a_piece))
+def tuple_names(model: nn.Module, count: int, labels: Sequence[str]) -> tuple[str, ...]:
+    """Names for the values of a tuple: the forward's parameters in order, with the labels last."""
+    order = [name for name in forward_names(model) if name not in labels]
+    return (*order[: max(0, count - len(labels))], *labels)
 
 
 def head_of(model: nn.Module) -> str | None:
@@ -103,31 +103,24 @@ def vocabulary(model: nn.Module) -> int:
 def config_of(model: nn.Module) -> Any:
     """The config that says most: the model's own if it is of a known family, else that of an encoder inside it."""
     found = [part.config for part in model.modules() if hasattr(getattr(part, "config", None), "to_dict")]
-    return next((one for one in found if one.model_type in FAMILIES), found[0] if found else None)
+    return next((config for config in found if config.model_type in FAMILIES), found[0] if found else None)
 
 
-def family_of(model: nn.Module) -> str | None:
-    """The described family that a model, or an encoder inside it, is of."""
-    try:
-        return find(model).model_type
-    except UserError:
-        return None
-
-
-def write_folder(live: LiveModel, tokenizer: Any, place: Path, problem: str | None) -> dict[str, Any]:
+def write_folder(copy: ModelCopy, tokenizer: Any, place: Path, problem: str | None) -> dict[str, Any]:
     """Write config, tokenizer and a digest of the weights, which stay in memory; gives the config."""
     place.mkdir(parents=True)
-    config = config_of(live.template)
+    config = config_of(copy.template)
     content: dict[str, Any] = {"model_type": "own"} if config is None else json.loads(config.to_json_string(False))
-    content["architectures"] = [type(live.template).__name__]
+    content["architectures"] = [type(copy.template).__name__]
     if content["model_type"] not in FAMILIES:
-        content["model_type"] = family_of(live.template) or content["model_type"]
-    content.setdefault("vocab_size", vocabulary(live.template))
+        with suppress(UserError):  # an encoder inside it may be of a described family
+            content["model_type"] = find(copy.template).model_type
+    content.setdefault("vocab_size", vocabulary(copy.template))
     if problem is not None and content.get("problem_type") is None:
         content["problem_type"] = problem
     (place / "config.json").write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     digest = hashlib.sha256()
-    for name, tensor in live.template.state_dict().items():
+    for name, tensor in copy.template.state_dict().items():
         digest.update(name.encode() + np.ascontiguousarray(tensor.numpy()).tobytes())
     (place / "weights.sha256").write_text(digest.hexdigest() + "\n", encoding="utf-8")
     if getattr(tokenizer, "backend_tokenizer", None) is not None:
@@ -153,9 +146,8 @@ def encoder_of(tokenizer: Any, config: Mapping[str, Any], pad_id: int) -> Encode
 
 def pad_id_of(model: nn.Module, tokenizer: Any) -> int:
     """The id of padding: the tokenizer's, else the config's, else 0."""
-    config = config_of(model)
-    found = (getattr(tokenizer, "pad_token_id", None), getattr(config, "pad_token_id", None))
-    return int(next((one for one in found if one is not None), 0))
+    found = (getattr(source, "pad_token_id", None) for source in (tokenizer, config_of(model)))
+    return int(next((pad_id for pad_id in found if pad_id is not None), 0))
 
 
 def _inputs(
@@ -163,12 +155,11 @@ def _inputs(
 ) -> tuple[str, ...]:
     """What the model is fed: the usual inputs that it tells apart, and whatever else batches have for it."""
     there = [name for name in batch if name not in labels]
-    takes_all = any(one.kind is one.VAR_KEYWORD for one in inspect.signature(template.forward).parameters.values())
-    if not set(order) & set(there) and takes_all:
+    parameters = inspect.signature(template.forward).parameters.values()
+    if not set(order) & set(there) and any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         order = there
-    wanted = [name for name in order if name in there]
     usual = [name for name in INPUTS if name in order and (known or name in (*there, "attention_mask"))]
-    named = [*usual, *(name for name in wanted if name not in usual)]
+    named = [*usual, *(name for name in order if name in there and name not in usual)]
     segments = getattr(config_of(template), "type_vocab_size", None)
     if segments is not None and segments < 2 and "token_type_ids" in named:
         named.remove("token_type_ids")
@@ -186,19 +177,19 @@ def _inputs(
 def _outputs(template: nn.Module, feed: Mapping[str, torch.Tensor]) -> tuple[tuple[str, ...], Any]:
     with torch.no_grad():
         try:
-            given = template(**feed)
+            output = template(**feed)
         except Exception as error:  # whatever a forward of the user's may raise
             what = f"The model's forward fails on {', '.join(feed)}: {error}"
             hint = "It is called without labels, in eval mode, with a batch of your data_collator."
             raise UserError(what, hint=hint) from error
-    if isinstance(given, Mapping):
-        known: tuple[str, ...] = QUESTION if set(QUESTION) <= set(given) else ("logits",) if "logits" in given else ()
-        names = known or tuple(name for name, value in given.items() if isinstance(value, torch.Tensor))
-        values = tuple(given[name] for name in names)
+    if isinstance(output, Mapping):
+        known: tuple[str, ...] = QUESTION if set(QUESTION) <= set(output) else ("logits",) if "logits" in output else ()
+        names = known or tuple(name for name, value in output.items() if isinstance(value, torch.Tensor))
+        values = tuple(output[name] for name in names)
     else:
-        values = as_tuple(given, ("logits",))
+        values = as_tuple(output, ("logits",))
         names = ("logits",) if len(values) == 1 else tuple(f"output_{i}" for i in range(len(values)))
-    return tuple(names), tuple(value.float().numpy() for value in values)
+    return names, tuple(value.float().numpy() for value in values)
 
 
 def _fits(task: str, names: Sequence[str], values: Any) -> bool:
@@ -207,12 +198,12 @@ def _fits(task: str, names: Sequence[str], values: Any) -> bool:
     return tuple(names) == wanted and all(value.ndim == axes for value in values)
 
 
-def _check_outputs(values: Any, names: Sequence[str], shape: tuple[int, ...], a_piece: Sequence[bool]) -> None:
-    shapes = [value.shape for value in values]
-    shown = ", ".join(f"{name} {list(one)}" for name, one in zip(names, shapes, strict=True)) or "nothing"
-    single = len(shapes) == 1 and ((len(shapes[0]) == 2 and not a_piece[0]) or (len(shapes[0]) == 3 and a_piece[0]))
-    several = len(shapes) > 1 and all(len(one) == 2 for one in shapes) and all(a_piece)
+def _check_outputs(values: Any, names: Sequence[str], shape: tuple[int, ...], per_token: Sequence[bool]) -> None:
+    axes = [value.ndim for value in values]
+    single = len(axes) == 1 and axes[0] == (3 if per_token[0] else 2)
+    several = len(axes) > 1 and set(axes) == {2} and all(per_token)
     if not single and not several:
+        shown = ", ".join(f"{name} {list(value.shape)}" for name, value in zip(names, values, strict=True)) or "nothing"
         raise UserError(
             f"The model must give logits [rows, labels] or [rows, length, labels], or several of [rows, length]. "
             f"For {list(shape)} it gave: {shown}.",
