@@ -11,8 +11,7 @@ from tersely import CompressionArguments, PdArgumentParser
 from tersely.cli import parser_of
 from tersely.cli.training_arguments import take_training_options
 from tersely.options.compress import CompressOptions
-from tersely.options.compress_flags import take_compress_options
-from tersely.options.flags import take
+from tersely.options.flags import take, typed_options
 from tersely.paddle_api.asked import Asked, asked
 from tersely.prune.dynabert import pruning_arguments
 from tersely.tasks.options import TaskOptions
@@ -21,9 +20,10 @@ from tersely.tasks.options import TaskOptions
 def by_command(words: list[str]) -> Asked:
     parser, _ = parser_of("compress")
     arguments, arguments.rest = parser.parse_known_args(words)
-    options, given = take_compress_options(arguments)
+    typed = typed_options(arguments, CompressOptions)
     training = take_training_options(arguments, (), without={"seed"})
-    return Asked(options, training, take(arguments, TaskOptions), given, arguments.overwrite)
+    options = CompressOptions(**typed)
+    return Asked(options, training, take(arguments, TaskOptions), frozenset(typed), arguments.overwrite)
 
 
 def by_script(words: list[str]) -> Asked:

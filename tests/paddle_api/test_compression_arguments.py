@@ -196,7 +196,7 @@ def test_fields_that_are_set_later_are_read_and_remembered() -> None:
         ({"per_device_train_batch_size": 0}, "'--per_device_train_batch_size' option must be at least 1"),
         ({"max_steps": 0}, "'--max_steps' option must be at least 1"),
         ({"max_seq_length": 0}, "'--max_seq_length' option must be at least 1"),
-        ({"max_seq_length": "long"}, "'max_seq_length' must be int. Got 'long'."),
+        ({"max_seq_length": "long"}, "'--max_seq_length' option must be a whole number. Got 'long'."),
         ({"task": "poetry"}, "no task 'poetry'"),
         ({"optim": "adamm"}, "A training option cannot be taken: adamm"),
         ({"device": "tpu"}, "'--device' option cannot be 'tpu'"),

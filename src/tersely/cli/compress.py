@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ..data.rows import Rows
 from ..options.compress import CompressOptions
-from ..options.compress_flags import add_compress_options, take_compress_options
 from ..options.data import DataOptions
+from ..options.flags import typed_options
 from ..options.yaml import Config
 from ..tasks.options import TaskOptions
 from . import arguments as flags
@@ -22,12 +22,7 @@ TAKES_MORE = True
 prepare = put_config
 """Words that were typed go through here before they are parsed."""
 ACCEPTED = ("do_lower_case", "overwrite_cache")
-"""Flags of the reference's scripts that mean nothing here; one is told so."""
-TOLD = {
-    "save_steps": "score what is trained every so many steps (100)",
-    "per_device_eval_batch_size": "rows a batch when scoring what is trained (8)",
-    "logging_steps": "how often the loss is taken (500)",
-}
+"""Flags of PaddleNLP's scripts that mean nothing here; one is told so."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name in ACCEPTED:
         what = f"accepted, without effect: {IDLE[name]}"
         parser.add_argument(f"--{name}", type=flags.truth, nargs="?", const=True, metavar="true|false", help=what)
-    add_compress_options(parser)
-    add_training_options(parser, "how dynabert and qat train", without={"seed"}, told=TOLD)
+    flags.add_options(parser, CompressOptions)
+    add_training_options(parser, "how dynabert and qat train", without={"seed"}, helps={})
     flags.add_options(parser, DataOptions)
     flags.add_options(parser, TaskOptions)
 
@@ -56,7 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     model = flags.model(arguments)
-    options, given = take_compress_options(arguments)
+    set_options = typed_options(arguments, CompressOptions)
+    options = CompressOptions(**set_options)
     known = [name for kind in (CompressOptions, DataOptions, TaskOptions) for name in kind.__dataclass_fields__]
     training = take_training_options(arguments, known, without={"seed"})
     data = flags.take(arguments, DataOptions)
@@ -80,7 +76,7 @@ def _run(arguments: argparse.Namespace) -> int:
         options,
         training=training,
         task_options=task_options,
-        given=given,
+        given=frozenset(set_options),
         overwrite=arguments.overwrite,
         progress=progress,
         command=["tersely", *arguments.typed],

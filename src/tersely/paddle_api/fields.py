@@ -9,9 +9,8 @@ from typing import Any
 
 from transformers import TrainingArguments
 
-from ..data.typed_json import fill
-from ..options.compress import CompressOptions, read_option
-from ..options.compress_flags import kind_of
+from ..options.compress import OPTIONS, CompressOptions
+from ..options.option import options_of
 from ..tasks.options import TaskOptions
 
 TRAINING = frozenset(TrainingArguments.__dataclass_fields__)
@@ -32,15 +31,13 @@ def declared() -> Iterator[tuple[str, Any, Any]]:
     for name, default in OTHER_DEFAULTS.items():
         ours = TrainingArguments.__dataclass_fields__[name]
         yield name, typing.get_type_hints(TrainingArguments)[name], _field(default, ours.metadata["help"])
-    for field in dataclasses.fields(CompressOptions):
-        if field.name in COMPRESS:
-            kind, several = kind_of(field.name)
+    for name, option in OPTIONS.items():
+        if name in COMPRESS:
             # The parser of transformers takes lists, not tuples; elements are texts until they are read.
-            type_ = list[str] if several and field.name != "strategy" else str if several else _plain(kind)
-            yield field.name, _or_none(type_, field.default), _field(plain(field.name, field.default), _help(field))
-    hints = typing.get_type_hints(TaskOptions)
-    for field in dataclasses.fields(TaskOptions):
-        yield field.name, hints[field.name], _field(field.default, _help(field))
+            type_ = list[str] if option.is_list and name != "strategy" else _plain(option.kind)
+            yield name, _or_none(type_, option.default), _field(plain(name, option.default), option.help)
+    for name, option in options_of(TaskOptions).items():
+        yield name, option.type, _field(option.default, option.help)
     yield "tensor_names", list[str] | None, _field(None, "names of a row's tensors in order, where rows are tuples")
     for name, help_ in SWITCHES.items():
         yield name, bool, _field(False, help_)
@@ -49,9 +46,9 @@ def declared() -> Iterator[tuple[str, Any, Any]]:
 def read(name: str, value: Any) -> Any:
     """Read what an option was set to, as the field keeps it; refuse what cannot be."""
     if name in COMPRESS:
-        return plain(name, read_option(name, value))
+        return plain(name, OPTIONS[name].value(value))
     if name in TASK:
-        return getattr(fill(TaskOptions, {name: value}, "The task's options"), name)
+        return getattr(TaskOptions(**{name: options_of(TaskOptions)[name].value(value)}), name)
     return value
 
 
@@ -67,10 +64,6 @@ def _field(default: Any, help_: str) -> Any:
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
-
-
-def _help(field: Any) -> str:
-    return str(field.metadata["help"])
 
 
 def _plain(kind: Any) -> Any:

@@ -18,11 +18,10 @@ from typing import Any
 from transformers import HfArgumentParser
 
 from ..errors import UserError, nearest, wrong_option
-from ..options.compress_flags import add_compress_options, strategies
-from ..options.compress_yaml import look, without_idle
+from ..options.compress import CompressOptions
 from ..options.data import DataOptions
-from ..options.flags import add_options, truth, underscored
-from ..options.yaml import Asker, Config, Flags, as_words, beside, read_config
+from ..options.flags import add_options, strategies, truth, underscored
+from ..options.yaml import Asker, Config, Flags, as_words, beside, read_config, which_config, without_idle
 from ..tasks.options import TaskOptions
 from . import fields
 from .arguments import TRANSLATED, CompressionArguments
@@ -117,7 +116,7 @@ class PdArgumentParser(HfArgumentParser):  # type: ignore[misc]
 
     def parse_yaml_file(self, yaml_file: str | Path, allow_extra_keys: bool = False) -> tuple[Any, ...]:
         """Fill the dataclasses from a YAML file, in any shape that `--config` takes."""
-        config = self._read(look([]), str(yaml_file), lenient=allow_extra_keys)
+        config = self._read(which_config([]), str(yaml_file), lenient=allow_extra_keys)
         return self._parse(as_words(config, Flags(self)), False, config)
 
     def error(self, message: str) -> typing.NoReturn:
@@ -127,7 +126,7 @@ class PdArgumentParser(HfArgumentParser):  # type: ignore[misc]
     def _parse(self, words: Sequence[str], rest_too: bool, config: Config | None = None) -> tuple[Any, ...]:
         words = [self._known_form(word) for word in words]
         if self.own_config and any(word.startswith("--config") for word in words):
-            seen = look(words, _Raising)
+            seen = which_config(words, _Raising)
             config = self._read(seen, seen.config, words)
             words = [*as_words(config, Flags(self)), *words]
         typed, rest = self.parse_known_args(words)
@@ -178,7 +177,7 @@ class PdArgumentParser(HfArgumentParser):  # type: ignore[misc]
         """Declare the flags of a dataclass, but for those that an earlier one has too."""
         added = {name for name in names_of(dtype) if not self._knows(name)}
         if issubclass(dtype, CompressionArguments):
-            add_compress_options(self, without=set(fields.COMPRESS - added) | {"seed", "resume_from_checkpoint"})
+            add_options(self, CompressOptions, only=fields.COMPRESS & added)
             add_options(self, TaskOptions, only=fields.TASK & added)
             for name in sorted(added & TRUE):
                 self.add_argument(f"--no_{name}", action="store_false", dest=name, help=f"the same as --{name} false")
