@@ -11,7 +11,7 @@ from tersely.options.compress import OPTIONS
 from tersely.options.data import DataOptions
 from tersely.options.option import options_of, shown
 from tersely.options.training import TrainingOptions
-from tersely.paddle_api import fields
+from tersely.paddle_api.fields import ScriptOptions
 from tersely.strategy import STEPS
 from tersely.tasks.options import TaskOptions
 from tersely.training.scored_run import REFUSED
@@ -113,11 +113,5 @@ def refused() -> Iterator[tuple[str, ...]]:
 
 def switches() -> Iterator[tuple[str, ...]]:
     """Fields that only scripts have."""
-    ours = {*fields.COMPRESS, *fields.TASK, *fields.OTHER_DEFAULTS}
-    for name, _, field in fields.declared():
-        if name not in ours:
-            yield f"`{name}`", _default(field.default), cell(field.metadata["help"])
-
-
-def _default(value: Any) -> str:
-    return "not set" if value is None else shown(value)
+    for name, option in options_of(ScriptOptions).items():
+        yield f"`{name}`", "not set" if option.default is None else shown(option.default), cell(option.what)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..data.rows import Rows
 from ..options.compress import CompressOptions
@@ -16,6 +17,9 @@ from . import arguments as flags
 from . import console
 from .compress_config import IDLE, put_config
 from .training_arguments import add_training_options, take_training_options
+
+if TYPE_CHECKING:
+    from ..compression.request import Request
 
 TAKES_MORE = True
 """Options that are not declared here are handed to transformers, for strategies that train."""
@@ -50,17 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    model = flags.model(arguments)
-    set_options = typed_options(arguments, CompressOptions)
-    options = CompressOptions(**set_options)
-    known = [name for kind in (CompressOptions, DataOptions, TaskOptions) for name in kind.__dataclass_fields__]
-    training = take_training_options(arguments, known, without={"seed"})
-    data = flags.take(arguments, DataOptions)
-    task_options = flags.take(arguments, TaskOptions)
-    train, dev, test = (_reader(data, split) for split in ("train", "dev", "test"))
-    if train is None and dev is None and test is None:
-        flags.refuse_set(data, flags.FORM_OPTIONS, "rows (--train_file, --eval_file, --test_file, --dataset)")
-    from ..compression.divide import UnreadData
+    asked = request(arguments)
     from ..compression.report import as_json
     from ..compression.story import compress
     from .compress_table import show
@@ -69,24 +63,41 @@ def _run(arguments: argparse.Namespace) -> int:
     typed = [f"--{name} has no effect: {IDLE[name]}." for name in ACCEPTED if getattr(arguments, name) is not None]
     for note in (*arguments.config_file.notes(), *typed):
         progress.say(note)
-    result = compress(
-        model,
-        arguments.output_dir,
-        UnreadData(train, dev, test, flags.columns(data)),
-        options,
-        training=training,
-        task_options=task_options,
-        given=frozenset(set_options),
-        overwrite=arguments.overwrite,
-        progress=progress,
-        command=["tersely", *arguments.typed],
-    )
+    result = compress(asked, progress)
     if arguments.json:
         console.emit(as_json(result))
     else:
         show(result, Path(arguments.output_dir))
     result.expect_met()
     return 0
+
+
+def request(arguments: argparse.Namespace) -> Request:
+    """What was typed, as what a run is asked for."""
+    model = flags.model(arguments)
+    typed = typed_options(arguments, CompressOptions)
+    options = CompressOptions(**typed)
+    known = [name for kind in (CompressOptions, DataOptions, TaskOptions) for name in kind.__dataclass_fields__]
+    training = take_training_options(arguments, known, without={"seed"})
+    data = flags.take(arguments, DataOptions)
+    task_options = flags.take(arguments, TaskOptions)
+    train, dev, test = (_reader(data, split) for split in ("train", "dev", "test"))
+    if train is None and dev is None and test is None:
+        flags.refuse_set(data, flags.FORM_OPTIONS, "rows (--train_file, --eval_file, --test_file, --dataset)")
+    from ..compression.divide import UnreadData
+    from ..compression.request import Request
+
+    return Request(
+        model,
+        arguments.output_dir,
+        UnreadData(train, dev, test, flags.columns(data)),
+        options,
+        frozenset(typed),
+        task_options,
+        training,
+        arguments.overwrite,
+        command=["tersely", *arguments.typed],
+    )
 
 
 def _reader(data: DataOptions, split: str) -> Callable[[], Rows] | None:

@@ -51,7 +51,7 @@ class CompressOptions:
 
     strategy: tuple[str, ...] = option(
         "steps joined by +: prune_embeddings, dynabert, qat, ptq, dynamic, embeddings; several strategies: repeat the "
-        "flag",
+        "flag, in Python a list",
         ("dynabert+ptq",),
         read=_strategies,
     )

@@ -27,7 +27,7 @@ class TrainingOptions:
     max_grad_norm: float = option("gradients are scaled down to this norm", 1.0)
     warmup_steps: float = option("steps of warm-up, or a share of all steps below 1", 0)
     warmup_ratio: float = option("steps of warm-up as a share of all steps", 0.0)
-    device: str | None = option("cpu or gpu", default_text="the best there is")
+    device: str | None = option("where to train: cpu or gpu", default_text="the best there is")
     optim: str = option("adamw, sgd, adafactor …", "adamw")
     lr_scheduler_type: str = option("linear, cosine, constant …", "linear")
     save_steps: int = option("score what is trained every so many steps", 100)
