@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tersely.cli.parser import Parser
+from tersely.cli.arguments import Parser
 from tersely.errors import UserError
 from tersely.options.compress import READERS, CompressOptions
 from tersely.options.compress_flags import add_compress_options, take_compress_options

@@ -16,7 +16,7 @@ from tersely.engines.cpu import cpu
 from tersely.errors import Failure, UserError
 from tersely.measure.benchmark import Timing
 from tersely.measure.check import runnable
-from tersely.measure.tune import Cell, Contender, contenders, eligible, fastest, tune
+from tersely.measure.tune import Cell, Setup, contenders, eligible, fastest, tune
 from tersely.runtime.choose import ranked
 from tersely.runtime.remember import recall
 from tiny_artifacts import OWN, PLAIN, SHARED, change_weight, copy, make, make_int8, reseal
@@ -114,7 +114,7 @@ def test_bf16_competes_where_the_cpu_has_it_and_only_with_float_graphs():
     offered = ranked(graphs, lambda graph, engine: "amx")
     without, with_it = contenders(offered, bf16=False), contenders(offered, bf16=True)
     assert with_it[: len(without)] == without
-    assert with_it[len(without) :] == [Contender(graphs[0], "openvino", "bf16")]
+    assert with_it[len(without) :] == [Setup(graphs[0], "openvino", "bf16")]
     assert [one.spelling for one in with_it] == ["openvino", "onnxruntime", "openvino", "openvino-bf16"]
 
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 from transformers import EvalPrediction
 
-from tersely import OFA, UserError
+from tersely import UserError
 from tersely.engines.torch import TorchEngine
+from tersely.paddle_api import OFA
 from tersely.paddle_api.criterion import LiveCriterion, OlderLoss, loss_of
 from tersely.paddle_api.handed import HandedModel
 from tersely.paddle_api.judges import Computed, evaluator, filled, number

@@ -9,7 +9,7 @@ from ..options.compress_flags import kind_of
 from ..options.compress_yaml import look, without_idle
 from ..options.flags import truth
 from ..options.yaml import Asker, Flags, Setting, as_words, beside, read_config
-from .parser import Parser
+from .arguments import Parser
 from .training_arguments import read_more, training_names
 
 SCRIPTS = "scripts read it; the command always compresses"

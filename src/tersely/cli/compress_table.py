@@ -10,6 +10,7 @@ from typing import Any
 from ..compression.measured import Measured
 from ..compression.result import CompressionResult
 from ..engines.cpu import cpu
+from ..measure.tables import interval, points
 from ..quant_map import REASONS
 from ..report import REPORTS
 from . import console
@@ -71,8 +72,8 @@ def _line(one: Measured, is_best: bool, fp32_size: int) -> list[str]:
     return [
         f"{one.name}{' (best)' if is_best else ''}",
         _points(one.score),
-        "" if drop is None else console.points(drop.drop),
-        "" if drop is None else console.interval((drop.low, drop.high)),
+        "" if drop is None else points(drop.drop),
+        "" if drop is None else interval((drop.low, drop.high)),
         f"{100 * one.comparison.same_answer:.2f}",
         "" if change is None else f"{change:.4f}",
         _megabytes(one.size),
@@ -152,7 +153,7 @@ def _show_test(result: CompressionResult) -> None:
     if test is None:
         return
     drop = test.comparison.drop
-    shown = "" if drop is None else f", drop {console.points(drop.drop)} ({console.interval((drop.low, drop.high))})"
+    shown = "" if drop is None else f", drop {points(drop.drop)} ({interval((drop.low, drop.high))})"
     print(
         f"{test.best.rows} test rows, which chose nothing: FP32 {_points(test.fp32)}, best {_points(test.best)}{shown}."
     )
@@ -172,7 +173,7 @@ def _show_evaluation(one: Measured, result: CompressionResult) -> None:
 
 
 def _points(scored: Any) -> str:
-    return "not scored" if scored is None else console.points(scored.value)
+    return "not scored" if scored is None else points(scored.value)
 
 
 def _megabytes(size: int) -> str:

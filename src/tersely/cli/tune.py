@@ -56,15 +56,7 @@ def as_json(done: Tuned) -> dict[str, Any]:
 
 
 def _print(done: Tuned) -> None:
-    head = ["graph", "engine", "threads", "batch", "length", "ms", "×", "spread"]
-    rows = []
-    for cell in done.cells:
-        timing = cell.timing
-        spread = f"{timing.spread[0]:.2f} to {timing.spread[1]:.2f}"
-        numbers = [cell.threads, cell.batch, cell.length, f"{1000 * timing.seconds:.2f}", f"{timing.ratio:.2f}"]
-        rows.append([timing.model, timing.engine, *numbers, spread])
-    here = done.cpu
-    console.table(f"speed on CPU class {here.cpu_class} ({here.name}, {here.cores} cores)", head, rows)
+    console.speed_table(done.cpu, "graph", done.cells)
     for name, reason in done.left_out.items():
         print(f"left out: {name}: {reason}")
     for chosen in done.chosen:

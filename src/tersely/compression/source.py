@@ -11,7 +11,8 @@ import onnx
 from .. import __version__, engines, tasks
 from .. import artifact as artifacts
 from ..artifact import Artifact, Graph, Manifest, sha256
-from ..deploy.export import GRAPH, export, pack
+from ..deploy.export import GRAPH
+from ..deploy.from_model import pack, write_artifact
 from ..deploy.probe import probe_batches, probe_examples, probe_features, write_probe
 from ..errors import UserError
 from ..graphs.read import graph_path, read_graph, unfold
@@ -79,7 +80,7 @@ def open_source(origin: Origin, scratch: Path, *, input_dtype: str = "int64", pr
         proto = read_graph(origin.graph)
         fp32 = _artifact_of(proto, origin.graph, folder, scratch / "fp32")
         return Source(origin.name, fp32, proto, folder.task, folder.encoder, sha256(origin.graph))
-    done = export(folder, scratch / "fp32", input_dtype=input_dtype, progress=progress).artifact
+    done = write_artifact(folder, scratch / "fp32", input_dtype=input_dtype, progress=progress).artifact
     proto = unfold(onnx.load(done.path(GRAPH)))
     return Source(origin.name, done, proto, folder.task, folder.encoder, sha256(done.path(GRAPH)))
 
@@ -88,7 +89,7 @@ def open_pruned(
     folder: ModelFolder, origin: Source, place: Path, *, input_dtype: str = "int64", progress: Progress = SILENT
 ) -> Source:
     """Export a smaller model that was made of the origin, and compare it with torch as the origin was."""
-    done = export(folder, place, input_dtype=input_dtype, progress=progress).artifact
+    done = write_artifact(folder, place, input_dtype=input_dtype, progress=progress).artifact
     proto = unfold(onnx.load(done.path(GRAPH)))
     digest = sha256(done.path(GRAPH))
     return Source(origin.name, done, proto, folder.task, folder.encoder, digest, (*origin.made_from, origin.digest))

@@ -3,11 +3,12 @@
 from .dataset import from_dataset
 from .labels import discover_labels, label_text, labels_beside
 from .locate import find_split, locate, split_file
-from .read import FORMATS, iter_records, read, read_dataset, read_glue
+from .read import FORMATS, RowSource, iter_records, read, read_dataset, read_glue, rows_of
 from .rows import Rows
 
 __all__ = [
     "FORMATS",
+    "RowSource",
     "Rows",
     "discover_labels",
     "find_split",
@@ -19,5 +20,6 @@ __all__ = [
     "read",
     "read_dataset",
     "read_glue",
+    "rows_of",
     "split_file",
 ]

@@ -46,6 +46,20 @@ class Timing:
     rounds: int
 
 
+@dataclass(frozen=True)
+class Cell:
+    """A timing, and what it was taken with.
+
+    `length`: tokens a row of a batch; None where the rows of a file, so many `rows`, were answered, texts to answers.
+    """
+
+    threads: int
+    batch: int
+    length: int | None
+    timing: Timing
+    rows: int | None = None
+
+
 def alternate(
     contestants: Sequence[Contestant],
     baseline: str,

@@ -18,7 +18,7 @@ from ..runtime import open_encoder
 from ..runtime.choose import Pair
 from ..runtime.remember import Remembered, prepare, remember
 from ..tasks import from_json
-from .benchmark import Contestant, Timing, alternate, full_batch
+from .benchmark import Cell, Contestant, alternate, full_batch
 from .check import FILE, read_probe, replay, runnable
 
 BATCH_SIZES = (1, 16)
@@ -26,7 +26,7 @@ LENGTH = 128
 
 
 @dataclass(frozen=True)
-class Contender:
+class Setup:
     """A graph on an engine in an arithmetic."""
 
     graph: Graph
@@ -37,16 +37,6 @@ class Contender:
     def spelling(self) -> str:
         """The engine as options spell it."""
         return f"{self.engine}-bf16" if self.precision == "bf16" else self.engine
-
-
-@dataclass(frozen=True)
-class Cell:
-    """The timing of one contender for one number of threads and one batch; its model is the graph."""
-
-    threads: int
-    batch: int
-    length: int
-    timing: Timing
 
 
 @dataclass(frozen=True)
@@ -111,16 +101,16 @@ def tune(
     return Tuned(here, tuple(cells), tuple(chosen.values()), left_out, place)
 
 
-def contenders(offered: Sequence[Pair], bf16: bool) -> list[Contender]:
+def contenders(offered: Sequence[Pair], bf16: bool) -> list[Setup]:
     """The pairs in their own precision, the untuned choice first, and FP32 graphs in bf16 where the CPU has it."""
-    found = [Contender(pair.graph, pair.engine, pair.graph.precision) for pair in offered]
+    found = [Setup(pair.graph, pair.engine, pair.graph.precision) for pair in offered]
     for pair in offered:
         if bf16 and pair.graph.precision == "fp32" and "bf16" in engines.ENGINES[pair.engine].precisions:
-            found.append(Contender(pair.graph, pair.engine, "bf16"))
+            found.append(Setup(pair.graph, pair.engine, "bf16"))
     return found
 
 
-def eligible(opened: Artifact, offered: Sequence[Contender]) -> tuple[list[Contender], dict[str, str]]:
+def eligible(opened: Artifact, offered: Sequence[Setup]) -> tuple[list[Setup], dict[str, str]]:
     """Those that load and answer as recorded; and why each of the others was left out. Speed excuses no wrong answer.
 
     An artifact without a probe, or without this graph's logits in it, cannot be judged: all that load may compete.
@@ -160,7 +150,7 @@ def fastest(threads: int, cells: Sequence[Cell]) -> Chosen:
     return Chosen(threads, *best, before=" ".join(first), gain=means[best])
 
 
-def _load(opened: Artifact, one: Contender, threads: int) -> Engine:
+def _load(opened: Artifact, one: Setup, threads: int) -> Engine:
     return engines.load(one.engine, opened.path(one.graph.path), threads=threads, precision=one.precision)
 
 
