@@ -16,7 +16,6 @@ from tersely.deploy.benchmark import Benchmark, LoadingCost
 from tersely.deploy.evaluate import Evaluation
 from tersely.deploy.export import Exported
 from tersely.measure.benchmark import Cell, Timing
-from tersely.measure.footprint import Footprint
 from tersely.measure.score import Comparison, Score
 from tersely.progress import SILENT
 from tersely.tasks.own import Given
@@ -54,7 +53,6 @@ RESULTS = {
         Cell,
         Timing,
         LoadingCost,
-        Footprint,
     ),
     "What predicting gives": (Classified, Tagged, Entity, Answered, Given),
 }
@@ -74,7 +72,7 @@ done = tersely.finetune(
     train_file=rows,  # or a file, or a datasets.Dataset
     eval_file="reviews/dev.tsv",
     task="sequence_classification",
-    training_args={"max_steps": 4},
+    max_steps=4,
 )
 print(done.folder, done.score.value, done.steps)""",
     "tersely.export": """\

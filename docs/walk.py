@@ -4,7 +4,7 @@ python docs/walk.py predict smaller/best rows.tsv             a command, run in 
 python docs/walk.py --post smaller/best "A quiet film."       one POST to a server of this process that is up already
 
 A file counts when a function of it is entered; what runs while modules are imported does not count. A room is a package
-or a lone module directly under tersely/. A room is changed where a file is first entered from another room.
+or a lone module directly under tersely/; it changes where caller and callee lie in different ones.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ IMPORTING = "<frozen importlib"
 
 @dataclass
 class Walk:
-    """Files of the package by first entry, each with the file that it was entered from ("" for the first)."""
+    """Files of the package by first entry, and which file called into which: ("", file) for the first call."""
 
-    files: dict[str, str] = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)
+    calls: dict[tuple[str, str], None] = field(default_factory=dict)
     is_on: bool = True
     _here: threading.local = field(default_factory=threading.local)
 
@@ -47,20 +48,33 @@ class Walk:
             step = {"call": 1, "return": -1}.get(event, 0)
             self._here.imports = getattr(self._here, "imports", 0) + step
         elif event == "call" and self.is_on and name.startswith(HOUSE) and not getattr(self._here, "imports", 0):
-            file = name.removeprefix(HOUSE)
-            if file not in self.files and frame.f_code.co_name != "<module>":
-                self.files[file] = _caller(frame)
+            self._count(_caller(frame), name.removeprefix(HOUSE))
 
-    @property
-    def changes(self) -> int:
-        """How often the room changes on the way."""
-        return sum(bool(before) and room(before) != room(file) for file, before in self.files.items())
+    def _count(self, caller: str, file: str) -> None:
+        if caller != file:
+            self.calls[caller, file] = None
+        if file not in self.files:
+            self.files.append(file)
+
+    def entrances(self) -> list[str]:
+        """Files that are entered from another room, by first entry."""
+        entered = {file for caller, file in self.calls if caller and room(caller) != room(file)}
+        return [file for file in self.files if file in entered]
+
+    def changes(self) -> list[tuple[str, str]]:
+        """Rooms that call into each other, each pair once: (caller's room, callee's room)."""
+        pairs = [(room(caller), room(file)) for caller, file in self.calls if caller]
+        return [*dict.fromkeys(pair for pair in pairs if pair[0] != pair[1])]
 
     def __str__(self) -> str:
         """One line for each file, then the counts."""
-        lines = [f"{number:3}  {file}" for number, file in enumerate(self.files, 1)]
+        entrances = self.entrances()
+        lines = [f"{number:3} {'*' if file in entrances else ' '} {file}" for number, file in enumerate(self.files, 1)]
         rooms = len({room(file) for file in self.files})
-        return "\n".join([*lines, f"{len(self.files)} files in {rooms} rooms, {self.changes} changes of room"])
+        told = f"{len(self.files)} files in {rooms} rooms; {len(entrances)} of them (*) are entered from another room; "
+        return "\n".join(
+            [*lines, f"{told}{len(self.changes())} changes of room (a caller's and a callee's, each once)"]
+        )
 
 
 def room(file: str) -> str:
@@ -108,7 +122,7 @@ def walk_post(folder: str, text: str) -> Walk:
         port = free.getsockname()[1]
     walk = Walk(is_on=False)
     address = f"http://127.0.0.1:{port}/models/{Path(folder).resolve().name}"
-    asking = threading.Thread(target=_post_twice, args=(walk, address, json.dumps({"text": text}).encode()))
+    asking = threading.Thread(target=_post_twice, args=(walk, address, json.dumps({"data": {"text": [text]}}).encode()))
     asking.start()
     with traced(walk):
         main(["serve", folder, "--port", str(port), "--workers", "1", "--threads", "1"])
@@ -119,14 +133,22 @@ def walk_post(folder: str, text: str) -> Walk:
 def _post_twice(walk: Walk, address: str, body: bytes) -> None:
     try:
         for walk.is_on in (False, True):
-            for _ in range(600):
-                with contextlib.suppress(ConnectionRefusedError, urllib.error.URLError):
-                    urllib.request.urlopen(address, body, timeout=60).close()  # noqa: S310 - this process itself
-                    break
-                time.sleep(0.1)
+            _post(address, body)
         walk.is_on = False
     finally:
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _post(address: str, body: bytes) -> None:
+    """Post as soon as there is a server."""
+    while True:
+        try:
+            urllib.request.urlopen(address, body, timeout=60).close()  # noqa: S310 - this process itself
+            return
+        except urllib.error.HTTPError:
+            raise
+        except urllib.error.URLError:
+            time.sleep(0.1)
 
 
 if __name__ == "__main__":

@@ -140,6 +140,13 @@ def add_overwrite(parser: argparse.ArgumentParser, help: str = "replace an earli
     parser.add_argument("--overwrite", "--overwrite_output_dir", action="store_true", help=help)
 
 
+def add_rows_and_task(parser: argparse.ArgumentParser, names: Collection[str]) -> None:
+    """Declare `--json`, the options of rows that are named, and those of the task."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_options(parser, DataOptions, only=names)
+    add_options(parser, TaskOptions)
+
+
 def shared(arguments: argparse.Namespace) -> dict[str, Any]:
     """The options of the task and the names of columns, as the public functions take them."""
     names = [*TaskOptions.__dataclass_fields__, *COLUMN_OPTIONS]
@@ -170,9 +177,9 @@ def reader(options: DataOptions, split: str, *, may_lack: bool = False) -> Calla
     return None
 
 
-def needed_reader(options: DataOptions, split: str) -> Callable[[], Rows]:
+def needed_reader(arguments: argparse.Namespace, split: str) -> Callable[[], Rows]:
     """What reads the rows of a split that the command cannot do without."""
-    found = reader(options, split)
+    found = reader(take(arguments, DataOptions), split)
     if found is None:
         raise wrong_option(FILES[split], "is needed.", hint="Or name a data set with --dataset.")
     return found

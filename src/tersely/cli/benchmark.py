@@ -7,8 +7,6 @@ import argparse
 from ..deploy.benchmark import PIPELINE, benchmark
 from ..deploy.systems import SPELLINGS
 from ..engines.cpu import cpu
-from ..options.data import DataOptions
-from ..tasks.options import TaskOptions
 from . import arguments as flags
 from . import console
 
@@ -25,9 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", metavar="FILE", help="time answering these rows, texts to answers, instead")
     parser.add_argument("--baseline", metavar="NAME", help="'MODEL ENGINE' or ENGINE that is 1.00 (the first)")
     parser.add_argument("--seconds", type=float, default=2.0, help="time for each contestant in each cell (2)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    flags.add_options(parser, DataOptions, only=flags.FORM_OPTIONS)
-    flags.add_options(parser, TaskOptions)
+    flags.add_rows_and_task(parser, flags.FORM_OPTIONS)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -51,9 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
     console.speed_table(done.cpu, "model", done.cells)
     head = ["model", "engine", "size MB", "load s", "memory MB", "peak MB"]
     rows = []
-    for one in done.footprints:
-        cost = one.footprint
-        numbers = [f"{one.size_mb:.1f}", f"{cost.load_seconds:.2f}", f"{cost.memory_mb:.0f}"]
-        rows.append([one.model, one.engine, *numbers, f"{cost.peak_memory_mb:.0f}"])
+    for cost in done.footprints:
+        numbers = [f"{cost.size_mb:.1f}", f"{cost.load_seconds:.2f}", f"{cost.memory_mb:.0f}"]
+        rows.append([cost.model, cost.engine, *numbers, f"{cost.peak_memory_mb:.0f}"])
     console.table("loading, one thread, a process of its own, its libraries included", head, rows)
     return 0

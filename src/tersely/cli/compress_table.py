@@ -7,9 +7,10 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from ..compression.measured import Measured
+from ..compression.measured import Measured, Tested
 from ..compression.result import CompressionResult
 from ..engines.cpu import cpu
+from ..measure.benchmark import threads_text
 from ..measure.tables import interval, points
 from ..quant_map import REASONS
 from ..report import REPORTS
@@ -26,7 +27,7 @@ def show(result: CompressionResult, output: Path) -> None:
     _show_gain(result)
     _show_layers(result)
     if result.test is not None:
-        _show_test(result)
+        _show_test(result.test)
     for one in result.candidates:
         if one.evaluation:
             _show_evaluation(one, result)
@@ -148,10 +149,7 @@ def _show_layers(result: CompressionResult) -> None:
             print(f"  {harm:.4f}  {name}")
 
 
-def _show_test(result: CompressionResult) -> None:
-    test = result.test
-    if test is None:
-        return
+def _show_test(test: Tested) -> None:
     drop = test.comparison.drop
     shown = "" if drop is None else f", drop {points(drop.drop)} ({interval((drop.low, drop.high))})"
     print(
@@ -166,9 +164,7 @@ def _show_evaluation(one: Measured, result: CompressionResult) -> None:
     if fp32.score is not None:
         rows.append([f"{result.source.task.metric}, points", _points(fp32.score), _points(one.score)])
     for threads, (before, after) in one.evaluation.items():
-        rows.append(
-            [f"evaluation with {threads} thread{'s' if threads != '1' else ''}, s", _seconds(before), _seconds(after)]
-        )
+        rows.append([f"evaluation with {threads_text(int(threads))}, s", _seconds(before), _seconds(after)])
     console.table(f"{one.name}, before and after", ["", "FP32", "INT8"], rows)
 
 

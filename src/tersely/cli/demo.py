@@ -107,10 +107,10 @@ def demo(output: Path, model: str | None, progress: Progress) -> list[DemoLine]:
     train, dev = _data(output, progress)
 
     def finetune() -> object:
-        training = {"num_train_epochs": 1, "per_device_train_batch_size": BATCH, "learning_rate": 1e-4, "seed": SEED}
         return tersely.finetune(
             encoder, output_dir=tuned, train_file=train, eval_file=dev, task="sequence_classification",
-            max_seq_length=LENGTH, training_args=training, progress=progress,
+            max_seq_length=LENGTH, num_train_epochs=1, per_device_train_batch_size=BATCH, learning_rate=1e-4, seed=SEED,
+            progress=progress,
         )  # fmt: skip
 
     def export() -> object:

@@ -6,8 +6,6 @@ import argparse
 
 from ..deploy.evaluate import evaluate
 from ..deploy.systems import SPELLINGS
-from ..options.data import DataOptions
-from ..tasks.options import TaskOptions
 from . import arguments as flags
 from . import console
 
@@ -20,16 +18,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--against_engine", metavar="ENGINE", help="the second model's engine (auto)")
     parser.add_argument("--threads", type=int, help="threads (all cores)")
     parser.add_argument("--batch_size", type=int, default=16, help="rows a batch (16)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    flags.add_options(parser, DataOptions, only=flags.EVAL_OPTIONS)
-    flags.add_options(parser, TaskOptions)
+    flags.add_rows_and_task(parser, flags.EVAL_OPTIONS)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Score, compare, print."""
     found = evaluate(
         flags.needed_model(arguments),
-        eval_file=flags.needed_reader(flags.take(arguments, DataOptions), "dev"),
+        eval_file=flags.needed_reader(arguments, "dev"),
         engine=arguments.engine,
         against=arguments.against,
         against_engine=arguments.against_engine,

@@ -6,7 +6,6 @@ import argparse
 
 from ..deploy.export import export
 from ..options.data import DataOptions
-from ..tasks.options import TaskOptions
 from . import arguments as flags
 from . import console
 
@@ -24,9 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--input_dtype", help="int64 or int32: type of the graph's inputs (int64)")
     flags.add_overwrite(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    flags.add_options(parser, DataOptions, only=flags.EVAL_OPTIONS)
-    flags.add_options(parser, TaskOptions)
+    flags.add_rows_and_task(parser, flags.EVAL_OPTIONS)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train, print."""
-    model, data = flags.needed_model(arguments), flags.take(arguments, DataOptions)
-    train, evaluation = flags.needed_reader(data, "train"), flags.needed_reader(data, "dev")
+    model = flags.needed_model(arguments)
+    train, evaluation = flags.needed_reader(arguments, "train"), flags.needed_reader(arguments, "dev")
     others = (*DataOptions.__dataclass_fields__, *TaskOptions.__dataclass_fields__)
     training = take_training_options(arguments, others)
     from ..training.call import finetune

@@ -6,6 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
+from ..measure.benchmark import threads_text
 from ..measure.tune import BATCH_SIZES, Tuned, tune
 from ..runtime.hub import local_folder
 from . import arguments as flags
@@ -60,8 +61,7 @@ def _print(done: Tuned) -> None:
     for name, reason in done.left_out.items():
         print(f"left out: {name}: {reason}")
     for chosen in done.chosen:
-        threads = f"{chosen.threads} thread{'s' if chosen.threads > 1 else ''}"
         same = f"{chosen.graph} {chosen.engine}" == chosen.before
         gain = "as before" if same else f"{chosen.gain:.2f} × {chosen.before}"
-        print(f"{threads}: {chosen.graph} on {chosen.engine}, {gain}")
+        print(f"{threads_text(chosen.threads)}: {chosen.graph} on {chosen.engine}, {gain}")
     print(f"Remembered in {done.place}: engine 'auto' takes it from now on.")

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from .. import artifact as artifacts
 from .. import engines as known_engines
 from ..data import Rows, RowSource, rows_of
 from ..engines.cpu import Cpu, cpu
 from ..errors import UserError, existing, missing_package, nearest, refuse_idle, wrong_option
-from ..measure.benchmark import Cell, Contestant, Timing, alternate, full_batch
-from ..measure.footprint import Footprint, footprint
+from ..measure.benchmark import Cell, Contestant, Timing, alternate, check_grid, full_batch, threads_text
+from ..measure.footprint import footprint
 from ..measure.tables import aligned
 from ..models.folder import open_folder
 from ..progress import Progress, shown
@@ -36,13 +36,17 @@ class LoadingCost:
         model: The folder's name.
         engine: The engine.
         size_mb: Megabytes on disk that the engine reads.
-        footprint: Seconds to load, and the memory of the process, its libraries included.
+        load_seconds: Seconds to load it, without the engine's library.
+        memory_mb: Memory of the process after a first batch, its libraries included.
+        peak_memory_mb: The most that it took.
     """
 
     model: str
     engine: str
     size_mb: float
-    footprint: Footprint
+    load_seconds: float
+    memory_mb: float
+    peak_memory_mb: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,12 +83,8 @@ class Benchmark:
             else:
                 speed = cell.rows / cell.timing.seconds
                 cells.append({**place, "rows": cell.rows, **asdict(cell.timing), "rows_per_second": speed})
-        costs = [
-            {"model": one.model, "engine": one.engine, "size_mb": one.size_mb, **asdict(one.footprint)}
-            for one in self.footprints
-        ]
         here = {"class": self.cpu.cpu_class, "name": self.cpu.name, "cores": self.cpu.cores}
-        return {"cpu": here, "cells": cells, "footprints": costs}
+        return {"cpu": here, "cells": cells, "footprints": [asdict(cost) for cost in self.footprints]}
 
 
 def benchmark(
@@ -107,7 +107,7 @@ def benchmark(
     max_query_length: int | None = None,
     null_score_diff_threshold: float | None = None,
     no_answer: bool | None = None,
-    answer_language: str | None = None,
+    answer_language: Literal["auto", "en", "zh"] | None = None,
     text_column: str | None = None,
     text_pair_column: str | None = None,
     label_column: str | None = None,
@@ -211,11 +211,7 @@ class _Grid:
 
     def check(self, threads: Sequence[int], *, with_rows: bool) -> None:
         """Refuse numbers and engines that cannot be."""
-        for option, values in (("batch_sizes", self.batch_sizes), ("lengths", self.lengths), ("threads", threads)):
-            if min(values) < 1:
-                raise wrong_option(option, f"must hold numbers of at least 1. Got {min(values)}.")
-        if not 0 < self.seconds < float("inf"):
-            raise wrong_option("seconds", f"must be above 0. Got {self.seconds}.")
+        check_grid(self.seconds, batch_sizes=self.batch_sizes, lengths=self.lengths, threads=threads)
         for engine in self.engines:
             if engine != PIPELINE:
                 split_engine(engine)
@@ -275,7 +271,7 @@ def _engines(folder: str, wanted: Sequence[str]) -> list[str]:
     """The engines to time a model on: an artifact runs on all but torch and its pipeline."""
     packed = artifacts.is_artifact(folder)
     installed = known_engines.installed()
-    wanted = wanted or [name for name in ("torch", "onnxruntime", "openvino") if name in installed]
+    wanted = wanted or [name for name in ("torch", *known_engines.GRAPH_ENGINES) if name in installed]
     fitting = [name for name in wanted if not (packed and name in WITHOUT_ARTIFACTS)]
     if not fitting:
         raise UserError(f"An artifact runs on none of {', '.join(wanted)}.", where=folder)
@@ -299,7 +295,7 @@ def _batch_cells(grid: _Grid, systems: Sequence[System], threads: int) -> Iterat
                 batch = full_batch(batch_size, length, system.predictor.encoder.vocab_size)
                 work = partial(system.predictor.engine.run, batch)
                 contestants.append(Contestant(system.model, system.engine, work))
-            title = f"batch {batch_size}, length {length}, {_threads(threads)}"
+            title = f"batch {batch_size}, length {length}, {threads_text(threads)}"
             yield from (Cell(threads, batch_size, length, timing) for timing in grid.time(contestants, title))
 
 
@@ -308,7 +304,7 @@ def _row_cells(grid: _Grid, systems: Sequence[System], texts: _Texts, threads: i
     for batch_size in grid.batch_sizes:
         contestants = [texts.answered_by(system, batch_size) for system in systems]
         contestants += [texts.answered_by_pipeline(name, batch_size, threads) for name in texts.pipelines]
-        title = f"{count} rows, batch {batch_size}, {_threads(threads)}"
+        title = f"{count} rows, batch {batch_size}, {threads_text(threads)}"
         yield from (Cell(threads, batch_size, None, timing, count) for timing in grid.time(contestants, title))
 
 
@@ -324,8 +320,4 @@ def _loading_cost(system: System, length: int) -> LoadingCost:
     engine, precision = split_engine(system.engine)
     length = min(length, system.longest or length)
     cost = footprint(engine, system.source, precision=precision or "fp32", length=length)
-    return LoadingCost(system.model, system.engine, system.size / 1e6, cost)
-
-
-def _threads(count: int) -> str:
-    return "1 thread" if count == 1 else f"{count} threads"
+    return LoadingCost(system.model, system.engine, system.size / 1e6, **asdict(cost))

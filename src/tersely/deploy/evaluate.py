@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ..data import RowSource, rows_of
 from ..engines.cpu import cpu
@@ -114,7 +114,7 @@ def evaluate(
     max_query_length: int | None = None,
     null_score_diff_threshold: float | None = None,
     no_answer: bool | None = None,
-    answer_language: str | None = None,
+    answer_language: Literal["auto", "en", "zh"] | None = None,
     text_column: str | None = None,
     text_pair_column: str | None = None,
     label_column: str | None = None,

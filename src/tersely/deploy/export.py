@@ -94,7 +94,7 @@ def export(
     max_query_length: int | None = None,
     null_score_diff_threshold: float | None = None,
     no_answer: bool | None = None,
-    answer_language: str | None = None,
+    answer_language: Literal["auto", "en", "zh"] | None = None,
     text_column: str | None = None,
     text_pair_column: str | None = None,
     label_column: str | None = None,

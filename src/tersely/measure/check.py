@@ -15,7 +15,7 @@ from .. import artifact as artifacts
 from .. import engines
 from ..artifact import Artifact, Graph
 from ..engines.engine import INPUTS, Engine
-from ..errors import Failure, UserError
+from ..errors import Failure, UserError, wrong_option
 from ..progress import SILENT, Progress
 from ..runtime.batches import run
 from ..runtime.choose import Pair, offered_engines, pairs
@@ -97,7 +97,7 @@ def check(
     tersely.errors.UserError: no/such/folder: There is no such folder. Check the path.
     """
     if threads is not None and threads < 1:
-        raise UserError(f"The 'threads' option must be at least 1. Got {threads}.")
+        raise wrong_option("threads", f"must be at least 1. Got {threads}.")
     opened = artifacts.read(folder)
     probe, task = read_probe(opened), from_json(opened.manifest.task)
     chosen = runnable(opened, engine)
@@ -174,7 +174,7 @@ Chooser = Callable[[NDArray[Any]], tuple[NDArray[Any], NDArray[Any]]]
 
 
 def chooser(task: Task) -> Chooser:
-    """What counts as an answer: a label, a label a piece, a start and an end, labels above one half; no number does.
+    """What counts as an answer: a label, a label a token, a start and an end, labels above one half; no number does.
 
     >>> from tersely.tasks import SequenceClassification
     >>> chooser(SequenceClassification(("no", "yes")))(np.array([1.0, 3.5]))
@@ -224,7 +224,7 @@ def read_probe(opened: Artifact) -> Probe:
 
 
 def _row(inputs: Mapping[str, NDArray[Any]], row: int, length: int, longest: int) -> dict[str, NDArray[Any]]:
-    """Further inputs of a row, without the padding of those that have one entry a piece."""
+    """Further inputs of a row, without the padding of those that have one entry a token."""
     return {
         name: array[row, :length] if array.ndim > 1 and array.shape[1] == longest else array[row]
         for name, array in inputs.items()

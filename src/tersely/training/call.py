@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,6 +16,13 @@ from ..progress import Progress, shown
 from .finetune import Finetuned
 from .finetune import finetune as train_and_write
 
+USUAL = (
+    "num_train_epochs", "max_steps", "per_device_train_batch_size", "per_device_eval_batch_size",
+    "gradient_accumulation_steps", "learning_rate", "weight_decay", "warmup_steps", "warmup_ratio", "device", "optim",
+    "lr_scheduler_type", "save_steps", "logging_steps", "seed", "bf16",
+)  # fmt: skip
+"""Options of training that have a parameter of their own."""
+
 
 def finetune(
     model: str | Path,
@@ -24,6 +31,22 @@ def finetune(
     train_file: RowSource,
     eval_file: RowSource,
     max_train_rows: int | None = None,
+    num_train_epochs: float | None = None,
+    max_steps: int | None = None,
+    per_device_train_batch_size: int | None = None,
+    per_device_eval_batch_size: int | None = None,
+    gradient_accumulation_steps: int | None = None,
+    learning_rate: float | None = None,
+    weight_decay: float | None = None,
+    warmup_steps: float | None = None,
+    warmup_ratio: float | None = None,
+    device: str | None = None,
+    optim: str | None = None,
+    lr_scheduler_type: str | None = None,
+    save_steps: int | None = None,
+    logging_steps: int | None = None,
+    seed: int | None = None,
+    bf16: bool | None = None,
     training_args: Mapping[str, Any] | None = None,
     overwrite: bool = False,
     header: bool | None = None,
@@ -36,7 +59,7 @@ def finetune(
     max_query_length: int | None = None,
     null_score_diff_threshold: float | None = None,
     no_answer: bool | None = None,
-    answer_language: str | None = None,
+    answer_language: Literal["auto", "en", "zh"] | None = None,
     text_column: str | None = None,
     text_pair_column: str | None = None,
     label_column: str | None = None,
@@ -57,7 +80,23 @@ def finetune(
         train_file: The rows to train on: a file, a `datasets.Dataset`, or a list of mappings.
         eval_file: The rows that choose the checkpoint and score it.
         max_train_rows: Train on so many rows, drawn by the seed (all).
-        training_args: Options of `transformers.TrainingArguments`, by name: `{"num_train_epochs": 3, "seed": 0}`.
+        num_train_epochs: Passes over the training rows (3).
+        max_steps: Stop after so many steps.
+        per_device_train_batch_size: Rows a training step (8).
+        per_device_eval_batch_size: Rows a batch when scoring (16).
+        gradient_accumulation_steps: Batches a step (1).
+        learning_rate: The peak learning rate (5e-5).
+        weight_decay: Weight decay (0).
+        warmup_steps: Steps of warm-up, or a share of all steps below 1 (0).
+        warmup_ratio: Steps of warm-up as a share of all steps (0).
+        device: "cpu" or "gpu" (the best there is).
+        optim: "adamw", "sgd", "adafactor" and others ("adamw").
+        lr_scheduler_type: "linear", "cosine", "constant" and others ("linear").
+        save_steps: Score and save every so many steps (every epoch).
+        logging_steps: How often the loss is taken (10).
+        seed: Of the new head, the order of the rows and `max_train_rows` (42).
+        bf16: Train in bf16, on CPUs that have it.
+        training_args: Further options of `transformers.TrainingArguments`, by name.
         overwrite: Replace an earlier result in `output_dir`.
         header: Whether a csv or tsv file begins with the names of its columns (found out).
         task: "sequence_classification", "token_classification", "question_answering" and others (the model's own).
@@ -92,8 +131,10 @@ def finetune(
         Traceback (most recent call last):
         tersely.errors.UserError: The '--max_train_rows' option must be at least 1. Got 0.
     """
-    options, columns = task_and_columns(locals())
-    training = dict(training_args or {})
+    arguments = locals()
+    options, columns = task_and_columns(arguments)
+    usual = {name: arguments[name] for name in USUAL if arguments[name] is not None}
+    training = {**usual, **(training_args or {})}
     if max_train_rows is not None and max_train_rows < 1:
         raise wrong_option("max_train_rows", f"must be at least 1. Got {max_train_rows}.")
 
