@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tersely.cli.parser import Parser
+from tersely.cli.arguments import Parser
 from tersely.errors import UserError
 from tersely.options.compress import OPTIONS, CompressOptions
 from tersely.options.effects import check, check_training, resolve

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_type_hints
 import pytest
 
 import tersely
-from tersely.cli.parser import Parser
+from tersely.cli.arguments import Parser
 from tersely.compression.divide import Data
 from tersely.compression.request import Request
 from tersely.errors import UserError

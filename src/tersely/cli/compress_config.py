@@ -7,7 +7,7 @@ from functools import partial
 from ..options.compress import OPTIONS
 from ..options.flags import read_words
 from ..options.yaml import Asker, Flags, Setting, as_words, beside, read_config, which_config, without_idle
-from .parser import Parser
+from .arguments import Parser
 from .training_arguments import read_more, training_names
 
 SCRIPTS = "scripts read it; the command always compresses"
