@@ -144,6 +144,8 @@ def test_training_notes_vouch_for_their_files_too(tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     (out / "model.safetensors").write_text("w")
+    with pytest.raises(UserError, match="files that Tersely did not write"):
+        check_destination(out, overwrite=True)
     (out / "tersely_task.json").write_text('{"files": ["model.safetensors"]}')
     check_destination(out, overwrite=True)
 
