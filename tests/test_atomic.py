@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from folders import names, tree
 from tersely.atomic import check_destination, whole_folder
 from tersely.errors import Failure, UserError
 
@@ -28,14 +29,6 @@ def make(destination: Path, **files: str) -> Path:
     with whole_folder(destination) as scratch:
         write(scratch, **files)
     return destination
-
-
-def tree(folder: Path) -> dict[str, str]:
-    return {p.relative_to(folder).as_posix(): p.read_text() for p in sorted(folder.rglob("*")) if p.is_file()}
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
 
 
 def test_folder_appears_when_the_block_ends(tmp_path):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from folders import names, tree
 from tersely.artifact import Graph, Manifest, read, seal
 from tersely.compression.foreign import RESULT
 from tersely.compression.output import PARTS, WORK, Output
@@ -20,10 +21,6 @@ from tersely.errors import Failure, UserError
 
 BARE = sorted(set(PARTS) - {"torch"})
 """What a run writes that prunes nothing."""
-
-
-def tree(folder: Path) -> dict[str, str]:
-    return {p.relative_to(folder).as_posix(): p.read_text() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 def artifact(folder: Path, text: str) -> None:
@@ -70,10 +67,6 @@ def reports(text: str) -> dict[str, str]:
     """Small ones, with the marks by which they are known."""
     head = '<meta name="generator" content="tersely report">'
     return {"report.html": f"{head}{text}", "report.md": f"<!-- tersely report -->{text}"}
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
 
 
 def is_whole(place: Path, text: str) -> bool:

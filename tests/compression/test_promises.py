@@ -30,10 +30,10 @@ from transformers.models.bert import modeling_bert
 
 import tersely
 from compressible import Place
+from folders import digests
 from learnable import single, split, tiny, tsv
 from live import arguments, classified, folder, load, trainer
 from tersely import runtime
-from tersely.artifact import sha256
 from tersely.errors import UserError
 from tersely.options import compress as options
 from tersely.options import effects as option_effects
@@ -137,10 +137,6 @@ def state_of(model: Any) -> dict[str, Any]:
             for part in parts
         ],
     }  # fmt: skip
-
-
-def digests(place: Path) -> dict[str, str]:
-    return {path.relative_to(place).as_posix(): sha256(path) for path in sorted(place.rglob("*")) if path.is_file()}
 
 
 @dataclasses.dataclass
