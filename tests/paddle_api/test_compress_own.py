@@ -63,6 +63,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_the_users_score_is_that_of_the_graph_that_ships(run: dict[str, Any]) -> None:
+    assert run["result"].candidates
     for measured in run["result"].candidates:
         engine = runtime.load(run["out"] / "candidates" / measured.name, "onnxruntime").engine
         found = []

@@ -81,6 +81,7 @@ def test_exported_graphs_give_the_models_own_logits(family, tmp_path):
 
 def test_training_starts_where_ptq_ends(bert):
     quantized = bert.quantized(QatSettings(algo_list=("mse",)))
+    assert quantized.quant_map().layers.keys() == quantized.start.layers.keys() != set()
     for name, layer in quantized.quant_map().layers.items():
         begun = quantized.start.layers[name]
         found = layer.range.low, layer.range.high

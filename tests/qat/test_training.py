@@ -65,6 +65,7 @@ def test_what_is_kept_is_what_the_engines_compute(subject, trained, tmp_path):
 def test_integers_are_safe_and_weights_have_moved(subject, tmp_path):
     trainer = trainer_of(subject, tmp_path, QUICK)
     layers = trainer.quantized.quant_map().layers
+    assert layers
     assert not any(unsafe_pairs(layer.integers) for layer in layers.values())
     before, after = weights_in(subject.folder.path), trainer.quantized.plain().state_dict()
     assert all(not np.array_equal(before[name], after[name].numpy()) for name in layers)
@@ -108,6 +109,7 @@ def test_a_training_that_does_harm_gives_what_it_began_with(subject, tmp_path):
     found = train(subject, tmp_path / "work", learning_rate=0.3, max_steps=3, save_steps=1)
     assert found.step == 0
     start = QuantMap.load(tmp_path / "work" / "start.npz")
+    assert found.quant_map.layers.keys() == start.layers.keys() != set()
     for name, layer in found.quant_map.layers.items():
         apart = layer.integers.astype(int) - start.layers[name].integers
         assert (apart != 0).mean() < 0.01, "only a few may fall to the other side of a tie"
@@ -171,7 +173,7 @@ def test_accumulated_parts_are_one_larger_batch(subject, tmp_path):
 @pytest.mark.slow
 def test_ranges_at_run_time_give_layers_without_range(subject, tmp_path):
     found = train(subject, tmp_path, replace(QUICK, activation_quantize_type="abs_max"), max_steps=2)
-    assert all(layer.range is None for layer in found.quant_map.layers.values())
+    assert {layer.range for layer in found.quant_map.layers.values()} == {None}
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from huggingface_hub.utils.tqdm import are_progress_bars_disabled
 from safetensors.torch import load_file, save_file
 from transformers.utils import logging as transformers_logging
 
-from learnable import LENGTH, jsonl, several, single, split, tiny, tsv
+from learnable import LENGTH, finetunable, jsonl, several, split, tiny
 from tersely.data import read
 from tersely.data.rows import Rows
 from tersely.engines.cpu import cpu
@@ -62,10 +62,7 @@ class Watching:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("runs")
-    split(folder, single, tsv, "tsv")
-    tiny(folder / "encoder")
-    return folder
+    return finetunable(tmp_path_factory.mktemp("runs"))
 
 
 @pytest.fixture(scope="module")
