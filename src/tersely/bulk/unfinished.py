@@ -41,8 +41,8 @@ class Unfinished:
                 self._look_around()
                 self._stack = opened.pop_all()
         except OSError as error:
-            told = f"The output cannot be written: {error.strerror} (option '--output')."
-            raise UserError(told, where=str(self.output), hint="Name a file in a folder that can be written.") from None
+            what = f"The output cannot be written: {error.strerror} (option '--output')."
+            raise UserError(what, where=str(self.output), hint="Name a file in a folder that can be written.") from None
         return self
 
     def has(self, part: Part) -> bool:
@@ -66,10 +66,10 @@ class Unfinished:
 
     def finish(self, format: AnswerFormat, columns: Columns) -> None:
         """Make one file of all parts, and put it in its place."""
-        whole = self.folder / "whole"
-        with self._written(whole) as stream:
+        joined = self.folder / "joined"
+        with self._written(joined) as stream:
             format.join(sorted(self.kept), stream, columns)
-        whole.replace(self.output)
+        joined.replace(self.output)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:

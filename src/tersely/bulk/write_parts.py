@@ -37,11 +37,11 @@ def format_of(output: str | Path) -> str:
     ('csv', 'jsonl')
     """
     suffix = Path(output).suffix.lower()
-    for name, one in FORMATS.items():
-        if suffix in one.suffixes:
-            one.check()
+    for name, form in FORMATS.items():
+        if suffix in form.suffixes:
+            form.check()
             return name
-    known = ", ".join(suffix for one in FORMATS.values() for suffix in one.suffixes)
+    known = ", ".join(suffix for form in FORMATS.values() for suffix in form.suffixes)
     what = f"The ending '{suffix}' is not known (option '--output')." if suffix else "The output's name has no ending."
     raise UserError(what, where=str(output), hint=f"Known: {known}.")
 
