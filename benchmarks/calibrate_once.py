@@ -22,8 +22,7 @@ from subjects import plain_graph
 
 from tersely.engines import Batch
 from tersely.quantize.calibrators import CALIBRATORS
-from tersely.quantize.ptq import PtqSettings, ptq
-from tersely.quantize.ranges import settle_ranges
+from tersely.quantize.ptq import PtqSettings, ptq, settle_ranges
 from tersely.quantize.samples import Samples
 from tersely.quantize.targets import find_targets
 from tersely.tasks import Feature

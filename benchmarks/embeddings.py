@@ -23,7 +23,7 @@ from tersely.engines.cpu import CLASSES
 from tersely.measure.benchmark import Contestant, alternate, full_batch
 from tersely.measure.footprint import footprint
 from tersely.runtime.choose import pairs, ranked
-from tersely.runtime.load import open_encoder
+from tersely.runtime.predictor import open_encoder
 
 LENGTH = 128
 STRATEGIES = ("embeddings", "ptq", "ptq+embeddings")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ from subjects import Log, Subject, machine
 from tersely import data, engines
 from tersely.compression.candidate import Candidate, write_candidate
 from tersely.compression.divide import Data, divide_rows
-from tersely.compression.make import Made, equal, make
+from tersely.compression.make_candidates import equal, make
+from tersely.compression.request import Request
 from tersely.compression.story import compress
 from tersely.engines.cpu import cpu
 from tersely.measure.score import Comparison, Score
@@ -65,12 +66,11 @@ class Bench:
         dev = data.read(subject.dev)
         chosen = Data(self._train, dev if rows is None else dev.select(range(min(rows, len(dev)))))
         options = CompressOptions(strategy=("ptq",))
-        self.result = compress(
-            subject.model, self._scratch / "out", chosen, options, task_options=subject.task_options()
-        )
+        place = self._scratch / "out"
+        self.result = compress(Request(subject.model, place, chosen, options, task_options=subject.task_options()))
         self._source, self._examples = self.result.source, self.result.rows.scoring
         self._reference = self.result.fp32.score
-        self._known: list[tuple[Made, Line]] = []
+        self._known: list[tuple[Candidate, Line]] = []
 
     @property
     def reference(self) -> Score:
@@ -97,8 +97,7 @@ class Bench:
         options = CompressOptions(**{"strategy": ("ptq",), "algo_list": ("mse",), **changed})
         rows = divide_rows(Data(self._train), self._source, options, options.plans())
         samples = rows.encode(self._source.task, self._source.encoder).samples
-        axis = self._source.task.centred_axis
-        made, same = make(self._source.proto, options.plans(), options, samples, centred_axis=axis)
+        made, same = make(replace(self._source, plans=options.plans()), options, samples)
         by_name = {one.name: one for one in made}
         given = {name: value for name, value in changed.items() if name != "algo_list"}
         flags = "".join(f" --{name} {str(value).lower()}" for name, value in given.items())
@@ -108,15 +107,13 @@ class Bench:
             name = plan.candidate(algo, rows_name)
             yield f"--algo_list {algo}{flags}", self._line(by_name[same.get(name, name)])
 
-    def _line(self, made: Made) -> Line:
+    def _line(self, made: Candidate) -> Line:
         for known, line in self._known:  # `--smooth auto` is the default, and so on
             if equal(known.quant_map, made.quant_map):
                 return line
         with tempfile.TemporaryDirectory(dir=self._scratch) as folder:
             wanted = [name for name in engines.installed() if name != "torch"]
-            line = self._measure(
-                write_candidate(self._source, made.name, made.plan, made.quant_map, Path(folder), wanted)
-            )
+            line = self._measure(write_candidate(made, Path(folder), wanted))
         self._known.append((made, line))
         return line
 

@@ -16,10 +16,10 @@ from scores import SETTINGS, tersely
 
 from tersely import data
 from tersely.artifact import Artifact, is_artifact, read
-from tersely.compression.rows import calibration_order
+from tersely.compression.divide import calibration_order
 from tersely.engines.cpu import cpu
 from tersely.graphs.first_position import keep_first_position
-from tersely.graphs.read import unfold
+from tersely.graphs.plain import unfold
 from tersely.quantize.samples import Samples
 from tersely.runtime import Predictor
 from tersely.tasks import Columns, Task

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tersely.compression.measured import Measured
+from tersely.compression.choice import Measured
 from tersely.compression.result import CompressionResult
-from tersely.measure.score import Comparison, Score
+from tersely.measure.score import Answers, Comparison, Score
 from tersely.progress import SILENT
-from tersely.tasks.own import Given
+from tersely.tasks.own import OwnOutputs
 from tersely.tasks.question_answering import Answered
 from tersely.tasks.sequence_classification import Classified
 from tersely.tasks.token_classification import Entity, Tagged
@@ -38,8 +38,8 @@ MODULES = {
     "tersely.testing": "Checks for plug-ins of your own. An `AssertionError` names the property that does not hold.",
 }
 RESULTS = {
-    "What compressing gives": (CompressionResult, Measured, Score, Comparison),
-    "What predicting gives": (Classified, Tagged, Entity, Answered, Given),
+    "What compressing gives": (CompressionResult, Measured, Score, Answers, Comparison),
+    "What predicting gives": (Classified, Tagged, Entity, Answered, OwnOutputs),
 }
 RUN = {
     "tersely.compress": """\
@@ -88,7 +88,7 @@ ELSEWHERE = {
     "tersely.Trainer": "[port a PaddleNLP compression script](../how_to/port_a_paddlenlp_script.md)",
 }
 """Where the example of a name stands, if not here."""
-HIDDEN = {"error", "compute_loss", "contender"}
+HIDDEN = {"error", "compute_loss", "fidelity", "is_within", "logit_change", "mean_speed"}
 """Methods that others call, not users."""
 
 

@@ -71,7 +71,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def short_timings() -> Iterator[None]:
     """For runs of compress: what is timed does not matter to tests; that it is timed does."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tersely.compression.trial.SECONDS", SECONDS)
+        patch.setattr("tersely.compression.evaluator.SECONDS", SECONDS)
         yield
 
 

@@ -1,4 +1,4 @@
-"""Folders appear whole or not at all, and other people's files stay."""
+"""Files and folders appear whole or not at all, and other people's files stay."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tersely.atomic import check_destination, whole_folder
+from tersely.atomic import atomic_file, atomic_folder, check_destination, lock
 from tersely.errors import Failure, UserError
 
 
@@ -25,7 +25,7 @@ def write(folder: Path, **files: str) -> None:
 
 
 def make(destination: Path, **files: str) -> Path:
-    with whole_folder(destination) as scratch:
+    with atomic_folder(destination) as scratch:
         write(scratch, **files)
     return destination
 
@@ -40,7 +40,7 @@ def names(folder: Path) -> list[str]:
 
 def test_folder_appears_when_the_block_ends(tmp_path):
     destination = tmp_path / "deep" / "er" / "out"
-    with whole_folder(destination) as scratch:
+    with atomic_folder(destination) as scratch:
         (scratch / "a").write_text("1")
         (scratch / "sub").mkdir()
         (scratch / "sub" / "b").write_text("2")
@@ -51,7 +51,7 @@ def test_folder_appears_when_the_block_ends(tmp_path):
 
 
 def run(destination: Path, block: Callable[[Path], object], overwrite: bool = False) -> None:
-    with whole_folder(destination, overwrite=overwrite) as scratch:
+    with atomic_folder(destination, overwrite=overwrite) as scratch:
         block(scratch)
 
 
@@ -95,7 +95,7 @@ def test_full_folder_is_refused_unless_told_to_overwrite(tmp_path):
     out = make(tmp_path / "out", a="old")
     with pytest.raises(UserError, match=r"exists and is not empty.*--overwrite"):
         check_destination(out, overwrite=False)
-    with pytest.raises(UserError, match="not empty"), whole_folder(out):
+    with pytest.raises(UserError, match="not empty"), atomic_folder(out):
         pytest.fail("must not begin")
     assert tree(out)["a"] == "old"
 
@@ -108,7 +108,7 @@ def test_empty_folder_is_taken(tmp_path):
 
 def test_overwriting_replaces_the_whole_folder(tmp_path):
     out = make(tmp_path / "out", a="old", b="gone")
-    with whole_folder(out, overwrite=True) as scratch:
+    with atomic_folder(out, overwrite=True) as scratch:
         write(scratch, a="new")
         assert tree(out)["b"] == "gone"
     assert set(tree(out)) == {"a", "tersely.json"}
@@ -135,7 +135,7 @@ def test_foreign_files_are_refused_and_untouched(tmp_path, damage):
     else:
         (out / "link").symlink_to(tmp_path if damage == "link" else tmp_path / "absent")
     before = tree(out)
-    with pytest.raises(UserError, match="files that Tersely did not write"), whole_folder(out, overwrite=True):
+    with pytest.raises(UserError, match="files that Tersely did not write"), atomic_folder(out, overwrite=True):
         pytest.fail("must not begin")
     assert tree(out) == before
 
@@ -151,7 +151,7 @@ def test_training_notes_vouch_for_their_files_too(tmp_path):
 def test_destination_that_is_a_file_is_refused(tmp_path):
     (tmp_path / "out").write_text("mine")
     for place in (tmp_path / "out", tmp_path / "out" / "deeper", tmp_path / "out" / "deep" / "er"):
-        with pytest.raises(UserError, match=r"is a file|cannot be written"), whole_folder(place, overwrite=True):
+        with pytest.raises(UserError, match=r"is a file|cannot be written"), atomic_folder(place, overwrite=True):
             pytest.fail("must not begin")
     assert (tmp_path / "out").read_text() == "mine"
 
@@ -181,7 +181,7 @@ def test_name_that_is_too_long_is_refused(tmp_path):
 def test_link_to_a_folder_is_followed(tmp_path):
     real = make(tmp_path / "disk" / "real", a="old")
     (tmp_path / "link").symlink_to(real)
-    with whole_folder(tmp_path / "link", overwrite=True) as scratch:
+    with atomic_folder(tmp_path / "link", overwrite=True) as scratch:
         write(scratch, a="new")
     assert (tmp_path / "link").is_symlink()
     assert tree(real)["a"] == "new"
@@ -192,8 +192,8 @@ def test_link_to_a_folder_is_followed(tmp_path):
 def test_leftovers_of_a_killed_run_are_removed_and_only_those(tmp_path):
     code = """
 import os, sys
-from tersely.atomic import whole_folder
-with whole_folder(sys.argv[1]) as scratch:
+from tersely.atomic import atomic_folder
+with atomic_folder(sys.argv[1]) as scratch:
     (scratch / "half").write_text("x")
     os._exit(9)
 """
@@ -238,3 +238,38 @@ def test_old_result_comes_back_after_a_kill_between_the_two_renames(tmp_path):
         check_destination(tmp_path / "out", overwrite=False)
     assert (tmp_path / "out" / "tersely.json").is_file()
     assert not aside.exists()
+
+
+def test_folder_that_another_run_is_writing_is_left_alone(tmp_path):
+    with atomic_folder(tmp_path / "out") as scratch:
+        write(scratch, a="first")
+        with pytest.raises(UserError, match=r"Another run is writing.*Wait for it, or choose another --output_dir"):
+            make(tmp_path / "out", a="second")
+        assert tree(scratch)["a"] == "first"
+        make(tmp_path / "out.b", a="beside")
+    assert tree(tmp_path / "out")["a"] == "first"
+    assert names(tmp_path) == ["out", "out.b"]
+
+
+def test_what_is_locked_cannot_be_locked_again_until_it_is_let_go(tmp_path):
+    for path in (tmp_path, tmp_path / "file"):
+        path.exists() or path.write_text("x")
+        first = lock(path)
+        assert first is not None
+        assert lock(path) is None
+        os.close(first)
+        again = lock(path)
+        assert again is not None
+        os.close(again)
+
+
+def test_file_appears_when_the_block_ends_and_keeps_its_content_when_it_fails(tmp_path):
+    place = tmp_path / "file"
+    with atomic_file(place) as stream:
+        stream.write(b"old")
+        assert not place.exists()
+    assert place.read_bytes() == b"old"
+    with pytest.raises(TypeError), atomic_file(place) as stream:
+        stream.writelines([b"half of it", "which is no bytes"])  # type: ignore[list-item]
+    assert place.read_bytes() == b"old"
+    assert names(tmp_path) == ["file"]

@@ -10,8 +10,7 @@ import torch
 
 from exported_once import fingerprint, keeping
 from models import build
-from tersely.graphs.export import export_onnx
-from tersely.graphs.trace import share
+from tersely.graphs.export import export_onnx, share
 
 INPUTS = (torch.ones(2, 8, dtype=torch.int64),)
 

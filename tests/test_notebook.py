@@ -20,8 +20,8 @@ NOTEBOOK = DOCS / "notebooks" / "quickstart.ipynb"
 SIZES = "TRAIN_ROWS, DEV_ROWS = 400, 200\n"
 SMALL = "TRAIN_ROWS, DEV_ROWS = 64, 32\n"
 QUICKLY = """
-from tersely.compression import trial
-trial.SECONDS = 0.01
+from tersely.compression import evaluator
+evaluator.SECONDS = 0.01
 encoder = {encoder!r}
 """
 """Candidates are timed shortly: what is timed does not matter here. The encoder has one layer, exported in seconds."""

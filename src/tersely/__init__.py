@@ -32,7 +32,7 @@ __all__ = [
 
 _HOMES = {
     "CompressionArguments": ".paddle_api.arguments",
-    "OFA": ".paddle_api.handed",
+    "OFA": ".paddle_api.user_metrics",
     "PdArgumentParser": ".paddle_api.parser",
     "Trainer": ".paddle_api.trainer",
     "UserError": ".errors",

@@ -70,10 +70,8 @@ def closest(word: str, known: Iterable[str]) -> str | None:
 def missing_package(package: str, needed_for: str, extra: str | None = None) -> UserError:
     """Say which pip line installs a package that is not there, with the others of the same extra."""
     packages = " ".join(_packages(extra)) if extra else ""
-    return UserError(
-        f"The package '{package}' is not installed; {needed_for} needs it.",
-        hint=f"Install it with: pip install {packages or package}",
-    )
+    what = f"The package '{package}' is not installed; {needed_for} needs it."
+    return UserError(what, hint=f"Install it with: pip install {packages or package}")
 
 
 def _packages(extra: str) -> list[str]:

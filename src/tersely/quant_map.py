@@ -53,6 +53,19 @@ class Range:
         step = np.float32(max((self.high - self.low) / 255, _TINY))
         return step, round(min(max(-self.low / float(step), 0), 255))
 
+    def fake_quantize(self, x: Floats) -> Floats:
+        """Round to the 256 u8 codes and back, as engines with u8 inputs do.
+
+        >>> Range(-5, 250).fake_quantize(np.array([-9.0, 0.4, 0.6, 300.0], np.float32)).tolist()
+        [-5.0, 0.0, 1.0, 250.0]
+        """
+        step, zero = self.unsigned()
+        rounded = x / step
+        np.rint(rounded, out=rounded)
+        np.clip(rounded, -zero, 255 - zero, out=rounded)
+        rounded *= step
+        return rounded
+
     def symmetric(self) -> np.float32:
         """Step of s8 codes -127 … 127 with zero point 0."""
         return np.float32(max(self.high / 127, -self.low / 127, _TINY))

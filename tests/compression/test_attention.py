@@ -13,13 +13,13 @@ import pytest
 
 import tersely
 from tersely.artifact import read
-from tersely.compression.attention import kinds, settle_products
 from tersely.engines.saturation import saturates
 from tersely.graphs.layers import find_products
-from tersely.graphs.read import unfold
+from tersely.graphs.plain import unfold
 from tersely.measure.check import check
 from tersely.options.compress import CompressOptions
 from tersely.quant_map import QuantProduct, Range
+from tersely.quantize.attention import kinds, settle_products
 from tersely.quantize.ptq import PtqSettings, ptq
 from tersely.quantize.samples import Samples
 from tersely.quantize.targets import find_targets
@@ -120,4 +120,5 @@ def test_products_that_do_harm_stay_float_for_a_reason(folder: Path, tmp_path: P
     ],
 )
 def test_auto_takes_what_pays(options: dict[str, Any], expected: tuple[str, ...]) -> None:
-    assert kinds(CompressOptions(**options)) == expected
+    chosen = CompressOptions(**options)
+    assert kinds(chosen.quantize_attention, chosen.engines) == expected

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tersely.compression.changes import LONGEST, MOST_WORDS, answered, cut, right, texts
 from tersely.compression.divide import Data
-from tersely.compression.settings import settings
+from tersely.compression.report import LONGEST, MOST_WORDS, answered, cut, texts
+from tersely.compression.request import Request
 from tersely.data import from_dataset
 from tersely.options.compress import CompressOptions
 from tersely.tasks import QuestionAnswering, SequenceClassification, TokenClassification
@@ -41,7 +41,7 @@ def test_classes_labels_and_numbers(
 ) -> None:
     before, after = classified(task, *logits)
     example = TextExample("text", None, gold)
-    assert right(task, [example, example], [before, after]).tolist() == pytest.approx(expected)
+    assert task.rightness([example, example], [before, after]).tolist() == pytest.approx(expected)
     told = answered(task, example, before, after, labelled=True)
     assert told == {"fp32": said[0], "best": said[1], "gold": right_is}
     assert "gold" not in answered(task, example, before, after, labelled=False)
@@ -55,7 +55,7 @@ def test_tags_that_changed_are_told_with_their_words() -> None:
     one_off = Tagged(words, ("O", *gold[1:]), (1.0,) * len(words), ())
     all_off = Tagged(words, ("O",) * len(words), (1.0,) * len(words), ())
     example = WordsExample(words, gold, " ".join(words))
-    assert right(task, [example] * 3, [plain, one_off, all_off]).tolist() == [len(words), len(words) - 1, 0]
+    assert task.rightness([example] * 3, [plain, one_off, all_off]).tolist() == [len(words), len(words) - 1, 0]
     told = answered(task, example, plain, one_off, labelled=True)
     assert told == {"fp32": "w0 B-LOC", "best": "w0 O", "gold": "w0 B-LOC"}
     assert answered(task, example, plain, all_off, labelled=False)["best"].endswith(" and 5 more")
@@ -67,7 +67,7 @@ def test_questions_are_as_right_as_their_score_and_shown_around_the_answer() -> 
     start = context.index("Paris")
     example = QuestionExample("Where?", context, (("Paris", start), ("in Paris", start - 3)))
     whole, part = Answered("Paris", start, start + 5, 0.9), Answered("Paris in 1998", start, start + 13, 0.8)
-    found = right(task, [example] * 2, [whole, part])
+    found = task.rightness([example] * 2, [whole, part])
     assert found[0] == 1
     assert found[1] == pytest.approx(0.8)  # of "in Paris" both words, and one more: 2 · 2/3 · 1 / (2/3 + 1)
     told = answered(task, example, whole, Answered("", 0, 0, 0.1), labelled=True)
@@ -91,10 +91,11 @@ def test_cut_text_is_a_part_of_the_text_around_the_place(at: int) -> None:
 def test_settings_are_plain_and_hold_no_access_token() -> None:
     rows = from_dataset([{"text": "a"}])
     options = CompressOptions(strategy="dynabert+ptq", width_mult_list="3/4 1/2", seed=7)
-    told = settings(
-        options, Data(train=rows), given={"seed", "strategy"}, training={"hub_token": "secret", "max_steps": 3},
+    request = Request(
+        "model", "out", Data(), options, {"seed", "strategy"}, training={"hub_token": "secret", "max_steps": 3},
         command=["tersely", "compress", "--hub_token", "secret", "--seed", "7", "--eval_file", "my file.tsv"],
     )  # fmt: skip
+    told = request.settings(Data(train=rows))
     assert json.loads(json.dumps(told)) == told
     assert "secret" not in json.dumps(told)
     assert told["command"].endswith("--seed 7 --eval_file 'my file.tsv'")

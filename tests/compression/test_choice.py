@@ -8,8 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tersely.compression.choice import Choice, Contender, Screened, choose, screen
+from tersely.compression.candidate import Candidate
+from tersely.compression.choice import Choice, Measured, choose, pareto, screen
+from tersely.compression.parents import Parent
 from tersely.errors import UserError
+from tersely.measure.intervals import Difference
+from tersely.measure.score import Answers, Comparison, Score
+from tersely.quant_map import QuantMap
+from tersely.strategy import parse
 from tersely.tasks.metrics import CLASSIFICATION, REGRESSION
 
 ACCURACY = CLASSIFICATION["accuracy"].value
@@ -21,19 +27,40 @@ def right(share: float, rows: int = ROWS) -> Any:
     return np.stack([np.arange(rows) < round(share * rows), np.ones(rows)], axis=1).astype(float)
 
 
-def made(name: str, **settings: Any) -> Contender:
-    return Contender(**{"name": name, "size": 20_000_000, "fidelity": 0.98, "speed": 1.5, **settings})
+def made(
+    name: str,
+    *,
+    size: int = 20_000_000,
+    fidelity: float = 0.98,
+    speed: float | None = 1.5,
+    logit_change: float = 0.0,
+    statistics: Any = None,
+    score: float | None = None,
+    drop: float | None = None,
+    strategy: str = "ptq",
+    model: str = "",
+    sign: int = 1,
+) -> Measured:
+    """A candidate of which only what choosing looks at is known. `model`: the digest of what it was made of."""
+    nothing: Any = None
+    candidate = Candidate(name, parse(strategy), Parent("model", nothing, nothing, nothing, model), QuantMap())
+    answers: Any = Answers(0, 0.0, [], [])
+    if score is not None:
+        answers = Score("share", score, None, {"share": score}, 0, 0.0, [], [])
+    compared = Comparison(None if drop is None else Difference(drop), fidelity, logit_change)
+    speeds = {} if speed is None else {1: (speed, speed, speed)}
+    return Measured(candidate, "onnxruntime", answers, compared, size, False, statistics, speeds, sign=sign)
 
 
-def chosen(*candidates: Contender) -> Choice:
+def chosen(*candidates: Measured) -> Choice:
     return choose(candidates, ACCURACY)
 
 
-def plain_choice(candidates: Sequence[Contender]) -> tuple[str, set[str]] | None:
+def plain_choice(candidates: Sequence[Measured]) -> tuple[str, set[str]] | None:
     """The rule word for word, with rows drawn and averaged anew; None where an interval's edge is too near 0."""
     random = np.random.default_rng(11)
     answers = {one.name: one.statistics[:, 0] for one in candidates if one.statistics is not None}
-    faithful = {one.name: one.fidelity or 0.0 for one in candidates}
+    faithful = {one.name: one.fidelity for one in candidates}
     top = sorted(answers, key=lambda name: (-answers[name].mean(), -faithful[name], name))[0]
     holding = []
     for name, rows in answers.items():
@@ -49,8 +76,8 @@ def plain_choice(candidates: Sequence[Contender]) -> tuple[str, set[str]] | None
         limit = max(faithful[name] for name in holding) - 0.0100001
         eligible = {name for name in holding if faithful[name] >= limit}
     rest = [one for one in candidates if one.name in eligible]
-    fastest = max(one.speed or 0.0 for one in rest)
-    first = [one for one in rest if fastest / (one.speed or 0.0) < 1.05]
+    fastest = max(one.speed[1][0] for one in rest)
+    first = [one for one in rest if fastest / one.speed[1][0] < 1.05]
     smallest = min(one.size for one in first)
     return min(one.name for one in first if one.size == smallest), eligible
 
@@ -88,7 +115,7 @@ def test_choice_equals_the_plain_rule() -> None:
 
 
 def test_one_candidate_is_the_best_whatever_it_is() -> None:
-    for one in (made("a"), made("a", statistics=right(0.0), fidelity=0.1), made("a", fidelity=None, speed=None)):
+    for one in (made("a"), made("a", statistics=right(0.0), fidelity=0.1), made("a", speed=None)):
         assert chosen(one) == Choice("a", ("a",), {}, "There is one candidate.")
 
 
@@ -110,8 +137,8 @@ def test_higher_error_loses_where_errors_are_scored() -> None:
     golds = np.random.default_rng(0).normal(size=300)
     mse = REGRESSION["mse"]
     near, far = (mse.rows(golds, golds + shift) for shift in (0.1, 0.5))
-    pair = [made("far", statistics=far, speed=9.0), made("near", statistics=near)]
-    got = choose(pair, mse.value, greater_is_better=False)
+    pair = [made("far", statistics=far, speed=9.0, sign=-1), made("near", statistics=near, sign=-1)]
+    got = choose(pair, mse.value)
     assert got.best == "near"
     assert got.reasons["far"].startswith("error higher by 0.24")
 
@@ -169,22 +196,15 @@ def test_what_was_not_scored_is_not_chosen_where_others_were() -> None:
     assert (got.best, got.reasons) == ("scored", {"left out": "not scored"})
 
 
-def test_answers_never_compared_lose_to_those_that_were() -> None:
-    got = choose([made("known", fidelity=0.9), made("unknown", fidelity=None, speed=9.0)])
-    assert got.reasons == {"unknown": "answers not compared"}
-    got = choose([made("a", fidelity=None), made("b", fidelity=None, speed=9.0)])
-    assert got.best == "b"
-
-
 def test_rule_names_only_what_decided() -> None:
     scored = chosen(made("a", statistics=right(0.8)), made("b", statistics=right(0.8)))
     assert all(word in scored.rule for word in ("paired 95 %", "one point", "5 %", "smallest", "name"))
     unscored = choose([made("a"), made("b")])
     assert "95 %" not in unscored.rule
     assert unscored.rule.startswith("Nothing was scored. Chosen among the candidates whose answers")
-    bare = choose([made("a", fidelity=None, speed=None), made("b", fidelity=None, speed=None)])
+    untimed = choose([made("a", speed=None), made("b", speed=None)])
     order = "the smallest, then the one whose logits move least, then the first by name"
-    assert bare.rule == f"Nothing was scored. Chosen among all candidates: {order}."
+    assert untimed.rule.endswith(f"within one point of the most faithful: {order}.")
 
 
 def test_nonsense_is_refused() -> None:
@@ -199,7 +219,7 @@ def test_nonsense_is_refused() -> None:
 
 
 def test_few_candidates_are_all_finalists() -> None:
-    few = [Screened(f"c{i}", "ptq", 0.5 + i / 100) for i in range(6)]
+    few = [made(f"c{i}", fidelity=0.5 + i / 100) for i in range(6)]
     assert set(screen(few)) == {one.name for one in few}
 
 
@@ -207,7 +227,12 @@ def test_of_many_the_most_faithful_and_the_best_of_each_strategy_stay() -> None:
     random = np.random.default_rng(3)
     strategies = ["ptq", "ptq+embeddings", "dynamic"]
     many = [
-        Screened(f"c{i}", strategies[i % 3], float(random.integers(240, 257)) / 256, float(random.random()))
+        made(
+            f"c{i}",
+            strategy=strategies[i % 3],
+            fidelity=float(random.integers(240, 257)) / 256,
+            logit_change=float(random.random()),
+        )
         for i in range(30)
     ]
     kept = screen(many)
@@ -215,20 +240,55 @@ def test_of_many_the_most_faithful_and_the_best_of_each_strategy_stay() -> None:
     top = sorted(many, key=lambda one: by_rank[one.name], reverse=True)
     assert {one.name for one in top[:4]} <= set(kept)
     for strategy in strategies:
-        assert max((one for one in many if one.strategy == strategy), key=lambda one: by_rank[one.name]).name in kept
+        own = [one for one in many if one.candidate.plan.name == strategy]
+        assert max(own, key=lambda one: by_rank[one.name]).name in kept
     assert len(kept) <= 6
     assert screen(many[::-1]) == kept
 
 
 def test_equal_fidelity_is_told_apart_by_logits() -> None:
-    same = [Screened(f"c{i}", "ptq", 1.0, logit_change=10.0 - i) for i in range(8)]
+    same = [made(f"c{i}", fidelity=1.0, logit_change=10.0 - i) for i in range(8)]
     assert screen(same) == ("c7", "c6", "c5", "c4")
 
 
+def test_of_each_model_one_is_screened_in() -> None:
+    close = [made(f"mse{rows}", fidelity=0.9 + rows / 1000) for rows in (4, 8, 16, 32, 64)]
+    others = [made("KL4", fidelity=0.8), made("dynamic", strategy="dynamic", fidelity=0.85)]
+    assert screen([*close, *others]) == ("mse64", "mse32", "mse16", "mse8", "dynamic")
+    assert screen([*close, *others, made("pruned", model="another", fidelity=0.1)])[-1] == "pruned"
+
+
 def test_the_best_score_of_the_whole_wins_and_among_equals_the_rest_decides():
-    slow, fast = Contender("slow", 10, 1.0, 1.0, score=0.8), Contender("fast", 10, 1.0, 2.0, score=0.8)
-    chosen = choose([slow, fast, Contender("worse", 1, 1.0, 9.0, score=0.79)])
+    slow, fast = made("slow", size=10, score=0.8, speed=1.0), made("fast", size=10, score=0.8, speed=2.0)
+    chosen = choose([slow, fast, made("worse", size=1, speed=9.0, score=0.79)])
     assert chosen.best == "fast"
     assert chosen.reasons == {"slow": "slower by 100 %", "worse": "score worse by 0.01"}
     assert "with the best score (one of the whole, without an interval)" in chosen.rule
     assert "Nothing was scored" not in chosen.rule
+
+
+def test_smaller_is_better_where_errors_are_scored_of_the_whole() -> None:
+    got = choose([made("near", score=0.1, sign=-1), made("far", score=0.2, sign=-1, speed=9.0)])
+    assert (got.best, got.reasons) == ("near", {"far": "score worse by 0.1"})
+
+
+def test_what_drops_too_far_is_out_unless_all_do() -> None:
+    kept, beyond = made("kept", drop=0.01), made("beyond", drop=0.02, speed=9.0)
+    got = choose([kept, beyond], max_drop=0.01)
+    assert (got.best, got.reasons) == ("kept", {"beyond": "drop above --max_drop"})
+    assert got.rule == "Those whose drop is above --max_drop are out. There is one candidate."
+    got = choose([kept, beyond], max_drop=0.001)
+    assert (got.best, got.reasons) == ("beyond", {"kept": "slower by 500 %"})
+    assert not made("without labels").is_within(0.01)
+
+
+def test_front_holds_what_no_other_beats() -> None:
+    slow, fast = made("slow", score=0.9, speed=1.0, size=20), made("fast", score=0.9, speed=2.0, size=20)
+    small = made("small", score=0.8, speed=1.5, size=10)
+    assert pareto([slow, fast, small]) == ("fast", "small")
+    step = made("a step", score=0.9, speed=2.0 * 1.05, size=20)  # timings do not tell the two apart
+    assert pareto([fast, step]) == ("fast", "a step")
+    unscored = made("unscored", fidelity=0.9, size=20), made("more faithful", fidelity=0.91, size=20)
+    assert pareto(unscored) == ("more faithful",)
+    errors = made("near", score=0.1, sign=-1), made("far", score=0.2, sign=-1)
+    assert pareto(errors) == ("near",)

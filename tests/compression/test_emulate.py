@@ -14,8 +14,8 @@ from compressible import Place
 from tersely import engines
 from tersely.artifact import read
 from tersely.compression.call import compress
-from tersely.compression.emulate import write_emulated
 from tersely.engines.saturation import saturates
+from tersely.graphs.write_emulated import write_emulated
 from tersely.measure.check import read_probe
 from tersely.runtime.batches import run
 

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from tersely.artifact import Graph, Manifest, read, seal
-from tersely.compression.foreign import RESULT
-from tersely.compression.output import PARTS, WORK, Output
+from tersely.compression.output import PARTS, RESULT, WORK, OutputFolder
 from tersely.errors import Failure, UserError
 
 BARE = sorted(set(PARTS) - {"torch"})
@@ -38,7 +37,7 @@ def torch_model(folder: Path, text: str) -> None:
     (folder / "tersely_task.json").write_text(json.dumps({"files": ["model.safetensors"]}))
 
 
-def fill(output: Output, text: str, pruned: bool = False) -> dict[str, Any]:
+def fill(output: OutputFolder, text: str, pruned: bool = False) -> dict[str, Any]:
     if pruned:
         torch_model(output.scratch / "torch" / text, text)
     artifact(output.scratch / "candidates" / text, text)
@@ -56,7 +55,7 @@ def run(
     pruned: bool = False,
 ) -> Path:
     """A whole run, or one that stops before publication or, damaged, in the midst of it."""
-    with Output(place, overwrite=overwrite) as output:
+    with OutputFolder(place, overwrite=overwrite) as output:
         content = fill(output, text, pruned)
         if stop is not None:
             raise stop
@@ -107,7 +106,7 @@ def test_other_files_are_untouched_and_the_folder_may_be_the_present_one(
 def test_finished_run_is_refused_unless_told_to_overwrite(tmp_path: Path) -> None:
     place = run(tmp_path / "out", "old")
     with pytest.raises(UserError, match=r"holds a finished run.*--overwrite"):
-        Output(place)
+        OutputFolder(place)
     assert is_whole(place, "old")
     run(place, "new", overwrite=True)
     assert is_whole(place, "new")
@@ -145,14 +144,14 @@ def test_what_others_wrote_is_refused_even_when_told_to_overwrite(case: str, tmp
     FOREIGN[case](place)
     before = tree(place)
     with pytest.raises(UserError, match="did not write"):
-        Output(place, overwrite=True)
+        OutputFolder(place, overwrite=True)
     assert tree(place) == before
 
 
 def test_artifact_of_another_command_is_not_replaced_unasked(tmp_path: Path) -> None:
     artifact(tmp_path / "best", "exported by hand")
     with pytest.raises(UserError, match="holds 'best' already"):
-        Output(tmp_path)
+        OutputFolder(tmp_path)
     run(tmp_path, overwrite=True)
     assert is_whole(tmp_path, "new")
 
@@ -165,7 +164,7 @@ def test_artifact_of_another_command_is_not_replaced_unasked(tmp_path: Path) -> 
 def test_place_that_cannot_be_is_refused(where: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(UserError, match=said):
-        Output(tmp_path / where)
+        OutputFolder(tmp_path / where)
     assert tree(tmp_path) == {"file": "mine"}
 
 
@@ -221,7 +220,7 @@ def test_killed_between_any_two_renames_leaves_the_old_run_or_none(there: bool, 
             run(place, "old")
         if not killed_at(steps, place, overwrite=there):
             break
-        Output(place, overwrite=there)  # what the next start does first
+        OutputFolder(place, overwrite=there)  # what the next start does first
         if there:
             assert is_whole(place, "old")
             assert names(place) == BARE
@@ -243,7 +242,7 @@ def test_killed_run_brings_back_pruned_models_and_leaves_none_of_its_own(old: bo
         before = tree(place)
         if not killed_at(steps, place, overwrite=True, pruned=new):
             break
-        Output(place, overwrite=True)
+        OutputFolder(place, overwrite=True)
         assert tree(place) == before
         steps += 1
     assert steps == 10 + old + new
@@ -257,7 +256,7 @@ def test_training_is_kept_until_a_result_is_there(tmp_path: Path) -> None:
     for stop in (ZeroDivisionError(), KeyboardInterrupt(), FULL):
         checkpoint.parent.mkdir(parents=True, exist_ok=True)
         checkpoint.write_text("hours")
-        with pytest.raises((type(stop), UserError)) as caught, Output(tmp_path / "out"):
+        with pytest.raises((type(stop), UserError)) as caught, OutputFolder(tmp_path / "out"):
             raise stop
         assert tree(tmp_path / "out") == {f"{WORK}/widths/checkpoint": "hours"}
     assert "What was trained is kept: make room and run it again" in str(caught.value)
@@ -270,16 +269,16 @@ def test_killed_while_undoing_is_undone_the_next_time(tmp_path: Path) -> None:
         place = run(tmp_path / f"{second}", "old")
         assert killed_at(9, place, overwrite=True)  # new folders in place, old ones aside, no result
         killed_at(second, place, overwrite=True)  # the first renames of this one undo
-        Output(place, overwrite=True)
+        OutputFolder(place, overwrite=True)
         assert is_whole(place, "old") or is_whole(place, "new")
         assert names(place) == BARE
 
 
 def test_two_runs_do_not_write_to_one_folder(tmp_path: Path) -> None:
-    with Output(tmp_path) as first:
+    with OutputFolder(tmp_path) as first:
         fill(first, "new")
         with pytest.raises(UserError, match=r"Another run is writing.*Wait for it, or choose another"):
-            Output(tmp_path, overwrite=True)
+            OutputFolder(tmp_path, overwrite=True)
         first.publish({"tersely_version": "0", "best": "new", "candidates": []}, reports("new"))
     assert is_whole(tmp_path, "new")
 
@@ -305,14 +304,14 @@ ERRORS = {
 @pytest.mark.parametrize("case", ERRORS)
 def test_errors_of_the_disk_are_told_and_others_pass(case: str, tmp_path: Path) -> None:
     error, kind, said = ERRORS[case]
-    with pytest.raises(kind, match=said) as caught, Output(tmp_path / "out"):
+    with pytest.raises(kind, match=said) as caught, OutputFolder(tmp_path / "out"):
         raise error
     assert type(caught.value) is kind
     assert names(tmp_path) == []
 
 
 def test_disk_without_room_is_refused(tmp_path: Path) -> None:
-    output = Output(tmp_path / "out")
+    output = OutputFolder(tmp_path / "out")
     output.expect_room(1000)
     with pytest.raises(UserError, match=r"too full: the run needs at least \d+ MB"):
         output.expect_room(10**18)
@@ -320,7 +319,7 @@ def test_disk_without_room_is_refused(tmp_path: Path) -> None:
 
 
 def test_folder_that_cannot_be_made_is_a_users_error(tmp_path: Path) -> None:
-    output = Output(tmp_path / "a" / "out")
+    output = OutputFolder(tmp_path / "a" / "out")
     (tmp_path / "a").write_text("came in between")
     with pytest.raises(UserError, match="cannot be written"), output:
         pytest.fail("must not begin")

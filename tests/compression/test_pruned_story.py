@@ -15,7 +15,7 @@ from learnable import asked, conll, split, squad, tagged, tiny
 from report_page import check_reports
 from tersely import runtime
 from tersely.artifact import read, sha256
-from tersely.compression import pruning
+from tersely.compression import make_candidates, make_parents, parents
 from tersely.compression.result import CompressionResult
 from tersely.data import read as read_rows
 from tersely.measure.check import check
@@ -58,8 +58,8 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Everything:
     calls: dict[str, int] = {}
     with pytest.MonkeyPatch.context() as patch:
         for module, name in (
-            (pruning, "train_widths"), (pruning, "prune_vocabulary"), (tersely.compression.make, "ptq"),
-            (tersely.compression.source, "export"),
+            (make_parents, "train_widths"), (make_parents, "prune_vocabulary"), (make_candidates, "ptq"),
+            (parents, "export"),
         ):  # fmt: skip
             patch.setattr(module, name, counted(getattr(module, name), name, calls))
         result = tersely.compress(

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 from compressible import Place
 from tersely import engines
 from tersely.artifact import read, sha256
-from tersely.compression.source import find_origin, open_source
+from tersely.compression.parents import find_origin, open_origin
 from tersely.deploy.export import GRAPH
 from tersely.errors import UserError
 from tersely.tasks import QuestionAnswering, SequenceClassification
@@ -69,7 +69,7 @@ def test_nothing_named_says_what_is_needed() -> None:
 
 def test_settings_of_an_artifact_are_the_defaults_of_its_graph(place: Places, tmp_path: Path) -> None:
     origin = find_origin(None, place().graph, TaskOptions(max_seq_length=17, metric="macro_f1"))
-    source = open_source(origin, tmp_path)
+    source = open_origin(origin, tmp_path)
     graph = source.fp32.path(GRAPH)
     again = find_origin(None, graph, PLAIN).folder.task
     assert (again.max_seq_length, again.metric, again.labels) == (17, "macro_f1", ("bad", "fair", "good"))
@@ -77,7 +77,7 @@ def test_settings_of_an_artifact_are_the_defaults_of_its_graph(place: Places, tm
 
 
 def test_artifact_instead_of_a_model_is_refused_with_the_way_out(place: Places, tmp_path: Path) -> None:
-    artifact = open_source(find_origin(None, place().graph, PLAIN), tmp_path).fp32.folder
+    artifact = open_origin(find_origin(None, place().graph, PLAIN), tmp_path).fp32.folder
     with pytest.raises(UserError, match="artifact already") as caught:
         find_origin(artifact, None, PLAIN)
     named = str(caught.value).split("--input_infer_model_path ")[1]
@@ -92,7 +92,7 @@ def test_artifact_instead_of_a_model_is_refused_with_the_way_out(place: Places, 
 def test_opened_graph_gives_what_the_model_gives(head: str, place: Places, tmp_path: Path) -> None:
     here = place(head)
     before = {path: sha256(path) for path in here.folder.rglob("*") if path.is_file()}
-    source = open_source(find_origin(None, here.graph, PLAIN), tmp_path)
+    source = open_origin(find_origin(None, here.graph, PLAIN), tmp_path)
     assert {path: sha256(path) for path in here.folder.rglob("*") if path.is_file()} == before
     assert source.digest == before[here.graph]
     artifact = read(source.fp32.folder)
@@ -125,7 +125,7 @@ def test_graph_of_another_model_is_refused(case: str, place: Places, tmp_path: P
     fields, said = MISFITS[case]
     folder = changed_config(place(), tmp_path / "model", **fields)
     with pytest.raises(UserError, match=said) as caught:
-        open_source(find_origin(folder, place().graph, PLAIN), tmp_path / "scratch")
+        open_origin(find_origin(folder, place().graph, PLAIN), tmp_path / "scratch")
     assert str(place().graph) in str(caught.value)
 
 
@@ -138,7 +138,7 @@ def test_graph_with_a_smaller_table_than_the_tokenizer_is_refused(place: Places,
             tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
     onnx.save(proto, folder / "model.onnx")
     with pytest.raises(UserError, match="does not run on what the tokenizer gives"):
-        open_source(find_origin(None, folder / "model.onnx", PLAIN), tmp_path / "scratch")
+        open_origin(find_origin(None, folder / "model.onnx", PLAIN), tmp_path / "scratch")
 
 
 def test_int32_inputs_of_a_graph_are_kept(place: Places, tmp_path: Path) -> None:
@@ -147,5 +147,5 @@ def test_int32_inputs_of_a_graph_are_kept(place: Places, tmp_path: Path) -> None
     for value in proto.graph.input:
         value.type.tensor_type.elem_type = onnx.TensorProto.INT32
     onnx.save(proto, folder / "model.onnx")
-    source = open_source(find_origin(None, folder / "model.onnx", PLAIN), tmp_path / "scratch")
+    source = open_origin(find_origin(None, folder / "model.onnx", PLAIN), tmp_path / "scratch")
     assert source.fp32.manifest.input_dtype == "int32"

@@ -15,7 +15,7 @@ import tersely
 from tersely import runtime
 from tersely.artifact import sha256
 from tersely.cli import main
-from tersely.compression import int8_training
+from tersely.compression import make_parents
 from tersely.compression.output import WORK
 from tersely.errors import UserError
 from tersely.measure.check import check
@@ -54,13 +54,13 @@ def test_every_strategy_in_one_call_trains_each_model_once(folder, tmp_path):
     before = {path: sha256(path) for path in (folder / "model").iterdir()}
     calls: list[Path] = []
     with pytest.MonkeyPatch.context() as patch:
-        real = int8_training.train_int8
+        real = make_parents.train_int8
 
         def counted(*inputs: Any, **named: Any) -> Any:
             calls.append(inputs[5])
             return real(*inputs, **named)
 
-        patch.setattr(int8_training, "train_int8", counted)
+        patch.setattr(make_parents, "train_int8", counted)
         result = run(folder, tmp_path, strategy=STRATEGIES)
     assert {one.name for one in result.candidates} | set(result.same) == NAMES
     assert sorted(work.name for work in calls) == sorted(

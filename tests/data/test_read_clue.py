@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tersely.data import read, read_dataset
-from tersely.data.clue import rule_of
+from tersely.data.clue import RULES
 from tersely.errors import UserError
 
 
@@ -111,7 +111,7 @@ def test_coreference_marks_agree_with_inserting_them_one_by_one(parts, words, sw
         "span2_text": words[two],
         "span2_index": places[two],
     }
-    got = rule_of("cluewsc2020")({"text": text, "target": target}, "a:1")["text"]
+    got = RULES["cluewsc2020"]({"text": text, "target": target}, "a:1")["text"]
     assert got == marked_by_insertion(text, words[one], places[one], words[two], places[two])
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tersely.data import read, read_dataset, read_glue
+from tersely.data import read, read_dataset
 from tersely.errors import UserError
 
 PARSES = ["sentence1_binary_parse", "sentence2_binary_parse", "sentence1_parse", "sentence2_parse"]
@@ -74,8 +74,7 @@ def write(folder: Path, name: str, *rows: list[str] | None) -> Path:
 def test_layout_gives_canonical_columns_named_or_recognised(tmp_path, task):
     header, row, expected = LAYOUTS[task]
     file = write(tmp_path, "dev_matched.tsv" if task == "mnli" else "dev.tsv", header, row, row)
-    assert read_glue(tmp_path, task, "dev").records == (expected, expected)
-    assert read_glue(tmp_path, None, "dev").records == (expected, expected)
+    assert read(tmp_path, split="dev", dataset=task, format="tsv").records == (expected, expected)
     rows = read(file)
     assert {name: rows.records[0][name] for name in expected} == expected
     assert set(header or ["column_1"]) <= set(rows.columns)
@@ -86,7 +85,7 @@ def test_layout_gives_canonical_columns_named_or_recognised(tmp_path, task):
 def test_files_without_labels_give_texts_only(tmp_path, task):
     header, row = TESTS[task]
     write(tmp_path, "test.tsv", header, row)
-    rows = read_glue(tmp_path, task, "test")
+    rows = read(tmp_path, split="test", dataset=task, format="tsv")
     assert "label" not in rows.columns
     assert rows.records[0] == {"text": "A."} | ({"text_pair": "B."} if "text_pair" in LAYOUTS[task][2] else {})
 
@@ -95,7 +94,7 @@ def test_microsofts_own_files_of_mrpc_are_read(tmp_path):
     header, row, expected = LAYOUTS["mrpc"]
     write(tmp_path, "msr_paraphrase_train.txt", header, row)
     write(tmp_path, "msr_paraphrase_test.txt", header, row)
-    assert read_glue(tmp_path, "MRPC", "train").records == (expected,)
+    assert read(tmp_path, split="train", dataset="MRPC", format="tsv").records == (expected,)
     assert read(tmp_path / "msr_paraphrase_test.txt").records[0]["text"] == expected["text"]
 
 
@@ -110,7 +109,7 @@ def test_broken_rows_of_qqp_are_left_out_and_counted(tmp_path, caplog):
     header, row, expected = LAYOUTS["qqp"]
     write(tmp_path, "train.tsv", header, row, row[:4], row)
     with caplog.at_level(logging.WARNING):
-        assert read_glue(tmp_path, "qqp", "train").records == (expected, expected)
+        assert read(tmp_path, split="train", dataset="qqp", format="tsv").records == (expected, expected)
     assert "1 broken rows left out" in caplog.text
 
 
@@ -118,9 +117,6 @@ def test_file_of_another_task_is_refused_with_its_columns(tmp_path):
     header, row, _ = LAYOUTS["qnli"]
     file = write(tmp_path, "dev.tsv", header, row)
     with pytest.raises(UserError) as caught:
-        read_glue(tmp_path, "mrpc", "dev")
+        read(tmp_path, split="dev", dataset="mrpc", format="tsv")
     told = f"{file}: The columns are not those of GLUE's mrpc. Columns here: index, question, sentence, label."
     assert str(caught.value).startswith(told)
-    write(tmp_path, "train.tsv", ["foo", "bar", "label", "index"], ["a", "b", "c", "d"])
-    with pytest.raises(UserError, match="not those of GLUE's tasks"):
-        read_glue(tmp_path, None, "train")

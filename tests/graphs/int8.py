@@ -16,11 +16,10 @@ from other_exporters import torchscript, values
 from models import SENTENCES, build
 from tersely import engines
 from tersely.graphs.layers import find_layers, find_products
-from tersely.graphs.read import unfold
+from tersely.graphs.plain import unfold
 from tersely.models.torch_folder import load_module
 from tersely.quant_map import QuantLayer, QuantMap, QuantProduct, Range
-from tersely.quantize.embeddings import quantize_tables
-from tersely.quantize.weights import quantize_weight
+from tersely.quantize.weights import quantize_tables, quantize_weight
 
 Rows = dict[str, np.ndarray]
 

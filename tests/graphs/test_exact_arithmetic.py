@@ -10,12 +10,12 @@ import pytest
 from int8 import COMPUTE, arrays, bert, compute, graph, make_map
 from onnx import TensorProto, helper
 
+from saturating import exact
 from tersely.engines.saturation import saturates
 from tersely.graphs.write_onnxruntime import write_onnxruntime
 from tersely.graphs.write_qdq import write_qdq
 from tersely.quant_map import QuantLayer, QuantMap, QuantProduct, Range
-from tersely.quantize.saturation import exact, unsafe_pairs
-from tersely.quantize.weights import quantize_weight
+from tersely.quantize.weights import quantize_weight, unsafe_pairs
 
 PRECISE = {"x64quantprecision": "1"}
 """ONNX Runtime's own way out on CPUs that saturate: slower kernels that sum in 32 bits."""

@@ -12,7 +12,7 @@ from other_exporters import batch, linears, torchscript, values
 
 from models import FAMILIES, ROBERTA_ITSELF, build
 from tersely.graphs.layers import SMALLEST, find_layers, find_products, find_tables
-from tersely.graphs.read import unfold
+from tersely.graphs.plain import unfold
 from tersely.models.torch_folder import load_module
 
 WEIGHTS = (

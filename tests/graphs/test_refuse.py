@@ -11,8 +11,9 @@ from other_exporters import changed, torchscript
 from models import build
 from tersely.engines.torch import INPUTS
 from tersely.errors import Failure, UserError
-from tersely.graphs import refuse
-from tersely.graphs.read import read_graph, unfold
+from tersely.graphs import read
+from tersely.graphs.plain import unfold
+from tersely.graphs.read import read_graph
 from tersely.models.torch_folder import load_module
 
 
@@ -189,4 +190,4 @@ def test_graph_that_cannot_be_raised_is_refused():
 
 
 def test_known_inputs_are_those_that_engines_are_fed():
-    assert refuse.INPUTS == INPUTS
+    assert read.INPUTS == INPUTS

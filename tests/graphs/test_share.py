@@ -14,7 +14,7 @@ from onnx import numpy_helper
 
 from tersely import engines
 from tersely.errors import UserError
-from tersely.graphs.share import SMALLEST, save_sharing
+from tersely.graphs.rewrite import LEAST_SHARED, save_sharing
 from tersely.graphs.write_onnxruntime import write_onnxruntime
 from tersely.graphs.write_qdq import write_qdq
 
@@ -57,7 +57,7 @@ def test_other_graphs_refer_to_bytes_of_the_first(folder, name):
     tensors = {tensor.name: tensor for tensor in graphs()[1][name].graph.initializer}
     found = places(folder / name)
     # Every large tensor: both graphs have the same integers, and neither has a float weight of its own.
-    assert found.keys() == {key for key, tensor in tensors.items() if len(tensor.raw_data) >= SMALLEST}
+    assert found.keys() == {key for key, tensor in tensors.items() if len(tensor.raw_data) >= LEAST_SHARED}
     for key, (location, offset, length) in found.items():
         assert location == STANDARD
         assert content[offset : offset + length] == tensors[key].raw_data

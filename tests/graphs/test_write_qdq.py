@@ -9,13 +9,13 @@ from int8 import COMPUTE, arrays, bert, compute, count, graph, make_map, run, se
 from layer_cases import CASES, fake, make_case
 from onnx import numpy_helper
 
-from tersely.compression.emulate import write_emulated
 from tersely.engines.cpu import cpu
 from tersely.engines.saturation import saturates
 from tersely.errors import UserError
 from tersely.graphs.layers import find_layers, find_products
-from tersely.graphs.read import unfold
+from tersely.graphs.plain import unfold
 from tersely.graphs.wiring import givers, readers
+from tersely.graphs.write_emulated import write_emulated
 from tersely.graphs.write_onnxruntime import write_onnxruntime
 from tersely.graphs.write_qdq import write_qdq
 from tersely.quant_map import QuantMap, QuantProduct, Range

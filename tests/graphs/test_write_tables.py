@@ -12,8 +12,7 @@ from tersely.graphs.layers import SMALLEST
 from tersely.graphs.write_onnxruntime import write_onnxruntime
 from tersely.graphs.write_qdq import write_qdq
 from tersely.quant_map import QuantLayer, QuantMap, Range
-from tersely.quantize.embeddings import quantize_table, quantize_tables
-from tersely.quantize.weights import quantize_weight
+from tersely.quantize.weights import quantize_table, quantize_tables, quantize_weight
 
 RANDOM = np.random.default_rng(7)
 WRITERS = {

@@ -61,7 +61,7 @@ def changed(predictor, change):
 
 def test_classification_metrics_equal_sklearn(predictor):
     found = score(predictor(), ROWS)
-    golds, answers = [row.gold for row in ROWS], [answer.value for answer in found.answers]
+    golds, answers = [row.gold for row in ROWS], [answer.value for answer in found.answers.by_row]
     assert len(set(answers)) > 1
     assert found.metrics == {
         "accuracy": pytest.approx(sklearn_metrics.accuracy_score(golds, answers)),
@@ -78,7 +78,7 @@ def test_multi_label_metrics_equal_sklearn(predictor, model_folder):
     golds = np.random.default_rng(0).integers(0, 2, (len(ROWS), 3))
     rows = [TextExample(row.text, None, tuple(gold)) for row, gold in zip(ROWS, golds.tolist(), strict=True)]
     found = score(dataclasses.replace(predictor(), task=task), rows)
-    answers = np.array([answer.value for answer in found.answers])
+    answers = np.array([answer.value for answer in found.answers.by_row])
     for average in ("micro", "macro"):
         expected = sklearn_metrics.f1_score(golds, answers, average=average, zero_division=0)
         assert found.metrics[f"{average}_f1"] == pytest.approx(expected)
@@ -91,7 +91,7 @@ def test_regression_metrics_equal_numpy_and_sklearn(tmp_path):
     golds = np.random.default_rng(0).normal(size=len(ROWS))
     rows = [TextExample(row.text, None, float(gold)) for row, gold in zip(ROWS, golds, strict=True)]
     found = score(Predictor(opened.task, opened.encoder, load("torch", load_module(opened.path), threads=1)), rows)
-    answers = [answer.value for answer in found.answers]
+    answers = [answer.value for answer in found.answers.by_row]
     assert found.metrics["pearson"] == pytest.approx(np.corrcoef(golds, answers)[0, 1])
     assert found.metrics["mse"] == pytest.approx(sklearn_metrics.mean_squared_error(golds, answers))
 
@@ -109,7 +109,7 @@ def test_entity_metrics_equal_seqeval(predictor):
         model.task.examples([list(row.words) for row in rows]), rows, strict=True
     )]  # fmt: skip
     found = score(model, rows)
-    golds, answers = [list(row.gold) for row in rows], [list(answer.tags) for answer in found.answers]
+    golds, answers = [list(row.gold) for row in rows], [list(answer.tags) for answer in found.answers.by_row]
     assert found.metrics["f1"] == pytest.approx(seqeval_metrics.f1_score(golds, answers))
     assert found.metrics["precision"] == pytest.approx(seqeval_metrics.precision_score(golds, answers))
     assert found.metrics["recall"] == pytest.approx(seqeval_metrics.recall_score(golds, answers))
@@ -156,14 +156,14 @@ def test_logits_that_are_not_numbers_are_refused_with_the_row(predictor, head, v
 
 def test_drop_and_fidelity_equal_those_by_hand(predictor, other):
     reference, scored = score(predictor(), ROWS), score(other, ROWS)
-    found = compare(predictor(), ROWS, reference, scored)
-    right = [[a.value == row.gold for a, row in zip(s.answers, ROWS, strict=True)] for s in (reference, scored)]
+    found = compare(predictor().task, reference, scored)
+    right = [[a.value == row.gold for a, row in zip(s.answers.by_row, ROWS, strict=True)] for s in (reference, scored)]
     assert found.drop.drop == pytest.approx(np.mean(right[0]) - np.mean(right[1]))
     assert found.drop.low <= found.drop.drop <= found.drop.high
-    pairs = zip(reference.answers, scored.answers, strict=True)
+    pairs = zip(reference.answers.by_row, scored.answers.by_row, strict=True)
     assert found.same_answer == pytest.approx(np.mean([a.value == b.value for a, b in pairs]))
     assert 0 < found.same_answer < 1
-    one, two = (np.array(s.logits, np.float64) for s in (reference, scored))
+    one, two = (np.array(s.answers.logits, np.float64) for s in (reference, scored))
     change = (two - two.mean(1, keepdims=True)) - (one - one.mean(1, keepdims=True))
     assert found.mean_abs_logit_change == pytest.approx(np.abs(change).mean())
 
@@ -172,7 +172,7 @@ def test_common_shift_of_logits_changes_nothing(predictor):
     for head, rows in ((HEADS[0], ROWS[:9]), (HEADS[2], [QuestionExample("a", "b c d", (("b", 0),))] * 3)):
         model = predictor(head)
         reference, shifted = score(model, rows), score(changed(model, lambda logits: logits + 3), rows)
-        found = compare(model, rows, reference, shifted)
+        found = compare(model.task, reference, shifted)
         assert found.mean_abs_logit_change == pytest.approx(0, abs=1e-5)
         assert (found.drop.drop, found.same_answer) == (0.0, 1.0)
 
@@ -181,7 +181,7 @@ def test_system_with_other_windows_has_no_logit_change(predictor):
     model = predictor(HEADS[2])
     rows = [QuestionExample("who?", " ".join(SENTENCES), (("Paris", -1),))] * 2
     shorter = dataclasses.replace(model, task=dataclasses.replace(model.task, max_seq_length=40))
-    found = compare(model, rows, score(model, rows), score(shorter, rows))
+    found = compare(model.task, score(model, rows), score(shorter, rows))
     assert found.mean_abs_logit_change is None
     assert 0 <= found.same_answer <= 1
 
@@ -192,7 +192,7 @@ def test_rise_of_an_error_is_a_drop(tmp_path):
     answers = [answer.value for answer in model.predict([row.text for row in ROWS])]
     rows = [TextExample(row.text, None, answer) for row, answer in zip(ROWS, answers, strict=True)]
     worse = score(changed(model, lambda logits: logits + 0.5), rows)
-    found = compare(model, rows, score(model, rows), worse)
+    found = compare(model.task, score(model, rows), worse)
     assert found.drop.drop == pytest.approx(0.25, rel=1e-4)
     assert found.mean_abs_logit_change == pytest.approx(0.5, rel=1e-4)
 
@@ -200,6 +200,6 @@ def test_rise_of_an_error_is_a_drop(tmp_path):
 @pytest.mark.slow
 def test_artifact_scores_as_the_model_does(predictor, artifact_folder):
     reference = score(predictor(), ROWS)
-    found = compare(predictor(), ROWS, reference, score(runtime.load(artifact_folder()), ROWS))
+    found = compare(predictor().task, reference, score(runtime.load(artifact_folder()), ROWS))
     assert (found.drop.drop, found.same_answer) == (0.0, 1.0)
     assert found.mean_abs_logit_change < 1e-5

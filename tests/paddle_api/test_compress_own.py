@@ -171,8 +171,7 @@ def test_a_class_of_ones_own_is_pruned(tmp_path: Path) -> None:
     )
     one = trainer(model, args, train_dataset=rows, eval_dataset=rows, criterion=nn.CrossEntropyLoss())
     result = one.compress(evaluate)
-    smaller = result.parents[0].smaller
-    assert smaller.pruned.shape.heads == (2,)
+    assert result.parents[0].pruned.shape.heads == (2,)
     engine = runtime.load(result.path).engine
     ids = np.array([row["input_ids"] for row in rows])
     said = engine.run({"input_ids": ids, "attention_mask": np.ones_like(ids)})[0].argmax(-1)

@@ -12,11 +12,10 @@ from transformers import EvalPrediction
 
 from tersely import OFA, UserError
 from tersely.engines.torch import TorchEngine
-from tersely.paddle_api.criterion import LiveCriterion, OlderLoss, loss_of
-from tersely.paddle_api.handed import HandedModel
-from tersely.paddle_api.judges import Computed, evaluator, filled, number
-from tersely.paddle_api.live_rows import LiveExample
-from tersely.paddle_api.spans import SPANS, Span, best_span
+from tersely.paddle_api.datasets import TrainerRow
+from tersely.paddle_api.trainer_task import SPANS, Span, best_span
+from tersely.paddle_api.user_loss import OlderLoss, UserLoss, loss_of
+from tersely.paddle_api.user_metrics import ComputedMetrics, EngineModule, evaluator, filled, number
 
 
 class Counting(torch.nn.Module):
@@ -26,8 +25,8 @@ class Counting(torch.nn.Module):
         return torch.stack([attention_mask.sum(-1), token_type_ids.sum(-1)], -1).float()
 
 
-def handed(order: tuple[str, ...] = ("input_ids", "attention_mask", "token_type_ids"), pad_id: int = 0) -> HandedModel:
-    return HandedModel(TorchEngine(Counting()), order, pad_id)
+def handed(order: tuple[str, ...] = ("input_ids", "attention_mask", "token_type_ids"), pad_id: int = 0) -> EngineModule:
+    return EngineModule(TorchEngine(Counting()), order, pad_id)
 
 
 IDS = torch.tensor([[4, 5, 7, 7], [4, 7, 7, 7]])
@@ -113,24 +112,26 @@ def test_compute_metrics_gets_what_transformers_trainer_gives_it() -> None:
         seen.append(prediction)
         return {"f1": 0.5, "note": "text"}
 
-    rows = [LiveExample(0, {}, {"labels": np.array([1, -100])}), LiveExample(1, {}, {"labels": np.array([2, 0, 1])})]
+    rows = [TrainerRow(0, {}, {"labels": np.array([1, -100])}), TrainerRow(1, {}, {"labels": np.array([2, 0, 1])})]
     logits = [np.ones((2, 4), np.float32), np.ones((3, 4), np.float32)]
-    judge = Computed("f1", compute, ("labels",), several=False)
+    judge = ComputedMetrics("f1", compute, ("labels",), several=False)
     assert judge(None, rows, logits) == {"f1": 0.5}
     assert seen[0].label_ids.tolist() == [[1, -100, -100], [2, 0, 1]]
     assert seen[0].predictions.shape == (2, 3, 4)
     assert (seen[0].predictions[0, 2] == -100).all()
-    changed = Computed("f1", compute, ("labels",), several=False, preprocess=lambda logits, labels: logits.argmax(-1))
+    changed = ComputedMetrics(
+        "f1", compute, ("labels",), several=False, preprocess=lambda logits, labels: logits.argmax(-1)
+    )
     changed(None, rows, logits)
     assert seen[1].predictions.shape == (2, 3)
     with pytest.raises(UserError, match="gives no 'accuracy' this time"):
-        Computed("accuracy", compute, ("labels",), several=False)(None, rows, logits)
+        ComputedMetrics("accuracy", compute, ("labels",), several=False)(None, rows, logits)
 
 
 def test_two_outputs_come_as_a_tuple() -> None:
     seen = []
-    rows = [LiveExample(0, {}, {"s": np.array(1), "e": np.array(2)})]
-    judge = Computed("m", lambda p: seen.append(p) or {"m": 1.0}, ("s", "e"), several=True)
+    rows = [TrainerRow(0, {}, {"s": np.array(1), "e": np.array(2)})]
+    judge = ComputedMetrics("m", lambda p: seen.append(p) or {"m": 1.0}, ("s", "e"), several=True)
     judge(None, rows, [np.arange(6, dtype=np.float32).reshape(3, 2)])
     assert [one.tolist() for one in seen[0].predictions] == [[[0, 2, 4]], [[1, 3, 5]]]
     assert [one.tolist() for one in seen[0].label_ids] == [[1], [2]]
@@ -142,7 +143,7 @@ def test_filling_up_keeps_what_is_there() -> None:
 
 def test_criterion_gets_tuples_where_there_are_several_and_zeros_at_padding() -> None:
     seen = []
-    criterion = LiveCriterion(
+    criterion = UserLoss(
         lambda logits, labels: seen.append((logits, labels)) or torch.ones(2), ("a", "b"), zero_padding=True
     )
     batch = {"a": torch.tensor([[1, -100]]), "b": torch.tensor([[1, 1]]), "attention_mask": torch.tensor([[1, 0]])}
@@ -150,10 +151,10 @@ def test_criterion_gets_tuples_where_there_are_several_and_zeros_at_padding() ->
     ((logits, labels),) = seen
     assert len(logits) == 2
     assert [one.tolist() for one in labels] == [[[1, 0]], [[1, 0]]]
-    single = LiveCriterion(lambda logits, labels: logits.sum() + labels.sum(), ("a",))
+    single = UserLoss(lambda logits, labels: logits.sum() + labels.sum(), ("a",))
     assert single.of_batch((torch.ones(1),), batch).item() == -98
     with pytest.raises(UserError, match="must give a tensor"):
-        LiveCriterion(lambda logits, labels: 0.5, ("a",)).of_batch((IDS,), batch)
+        UserLoss(lambda logits, labels: 0.5, ("a",)).of_batch((IDS,), batch)
 
 
 def test_the_older_loss_is_called_as_it_was() -> None:

@@ -10,16 +10,16 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 from tersely import UserError
-from tersely.paddle_api.live_rows import Form, LiveData, as_arrays
+from tersely.paddle_api.datasets import BatchForm, TrainerDataset, as_arrays
 from tersely.runtime.batches import pad
 from tersely.tasks.own import feature_of
 
 NAMES = ("input_ids", "attention_mask", "labels")
-FORM = Form(("input_ids", "attention_mask"), ("labels",), 0, NAMES)
+FORM = BatchForm(("input_ids", "attention_mask"), ("labels",), 0, NAMES)
 
 
-def data(dataset: Any, batch_size: int = 2, collate: Any = default_collate) -> LiveData:
-    return LiveData("eval_dataset", dataset, lambda part: DataLoader(part, batch_size, collate_fn=collate))
+def data(dataset: Any, batch_size: int = 2, collate: Any = default_collate) -> TrainerDataset:
+    return TrainerDataset("eval_dataset", dataset, lambda part: DataLoader(part, batch_size, collate_fn=collate))
 
 
 def test_padding_is_taken_off_and_put_on_again() -> None:
@@ -48,13 +48,13 @@ def test_holes_of_a_mask_stay_and_padding_in_front_is_a_hole() -> None:
 
 
 def test_a_model_without_a_mask_keeps_its_padding() -> None:
-    form = Form(("input_ids",), ("labels",), 0, ("input_ids", "labels"), masked=False)
+    form = BatchForm(("input_ids",), ("labels",), 0, ("input_ids", "labels"), masked=False)
     (row,) = data(TensorDataset(torch.tensor([[5, 6, 0, 0]]), torch.tensor([1]))).examples([0], form)
     assert row.inputs["input_ids"].tolist() == [5, 6, 0, 0]
 
 
 def test_further_inputs_go_along_and_are_filled_up() -> None:
-    form = Form(("input_ids", "position_ids", "kind"), ("labels",), 0, ())
+    form = BatchForm(("input_ids", "position_ids", "kind"), ("labels",), 0, ())
     rows = [
         {"input_ids": [5, 6, 7], "position_ids": [2, 1, 0], "kind": 4, "labels": 0},
         {"input_ids": [5, 0, 0], "position_ids": [9, 0, 0], "kind": 3, "labels": 0},
@@ -76,7 +76,7 @@ def test_each_row_is_collated_once() -> None:
     ids = torch.tensor([[5], [6], [7]])
     one = data(TensorDataset(ids, torch.ones_like(ids), torch.arange(3)), collate=collate)
     one.examples([0, 2], FORM)
-    one.all(FORM)
+    one.examples(range(3), FORM)
     assert sorted(seen) == [0, 1, 2]
 
 

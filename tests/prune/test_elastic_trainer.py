@@ -209,7 +209,7 @@ def test_a_criterion_of_the_users_decides_importance_and_the_label_loss(model, t
     settings = PruneSettings("1/2", distill_hidden=0, distill_logits=0, label_loss=1, criterion=first_label)
     trainer = run(model, tmp_path, settings, max_steps=30, learning_rate=1e-3)
     predictor = Predictor(model.task, model.encoder, engines.load("torch", trainer.elastic.carved("width_mult_0.5")))
-    assert {one.label for one in answer(predictor, examples(model, "dev")).answers} == {model.task.labels[0]}
+    assert {one.label for one in answer(predictor, examples(model, "dev")).by_row} == {model.task.labels[0]}
 
 
 @pytest.mark.parametrize("distils", [True, False])

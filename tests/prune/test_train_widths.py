@@ -162,7 +162,7 @@ def right(model: Any) -> list[Any]:
         "width_mult_0.5"
     ]
     scored = score(Predictor(model.task, model.encoder, engines.load("torch", carved)), dev, resamples=0)
-    said = [model.task.labels.index(answer.label) for answer in scored.answers]
+    said = [model.task.labels.index(answer.label) for answer in scored.answers.by_row]
     return [example for example, label in zip(dev, said, strict=True) if example.gold == label]
 
 

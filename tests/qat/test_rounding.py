@@ -8,10 +8,8 @@ import torch
 
 from tersely.qat.rounding import RoundInput, RoundWeight, abs_max_scales, weight_integers
 from tersely.quant_map import Range
-from tersely.quantize.moments import fake_quantize
-from tersely.quantize.saturation import unsafe_pairs
 from tersely.quantize.weights import abs_max_scales as scales_of
-from tersely.quantize.weights import dequantize, quantize_weight, round_weight
+from tersely.quantize.weights import dequantize, quantize_weight, round_weight, unsafe_pairs
 
 
 def codes(low: float, high: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -24,7 +22,7 @@ def test_inputs_are_rounded_as_by_numpy_and_by_torch(low, high):
     x = torch.randn(200, 16) * 3
     step, zero = codes(low, high)
     got = RoundInput.apply(x, step, zero, None)
-    assert np.array_equal(got.numpy(), fake_quantize(x.numpy().copy(), Range(low, high)))
+    assert np.array_equal(got.numpy(), Range(low, high).fake_quantize(x.numpy().copy()))
     theirs = torch.fake_quantize_per_tensor_affine(x, float(step), int(zero), 0, 255)
     # torch multiplies by 1 / step: a value between two codes may fall to the other.
     assert (got - theirs).abs().max() <= 1.01 * step

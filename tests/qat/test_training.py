@@ -23,7 +23,7 @@ from tersely.qat import QatSettings, Trained, train_int8
 from tersely.qat import training as room
 from tersely.qat.int8_trainer import NAME
 from tersely.quant_map import QuantMap
-from tersely.quantize.saturation import unsafe_pairs
+from tersely.quantize.weights import unsafe_pairs
 from tersely.runtime import Predictor
 from widths import examples, learnt, weights_in
 

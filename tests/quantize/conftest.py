@@ -24,7 +24,7 @@ class Small(NamedTuple):
 def small(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Small]:
     """By family. Not to be changed: copy the graph first."""
     from tersely.graphs.export import export_onnx
-    from tersely.graphs.read import unfold
+    from tersely.graphs.plain import unfold
     from tersely.models.torch_folder import load_module
 
     made: dict[str, Small] = {}

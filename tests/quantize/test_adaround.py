@@ -11,10 +11,8 @@ import pytest
 
 import tersely.quantize.adaround as adaround_module
 from tersely.quant_map import Range
-from tersely.quantize.adaround import adaround, better_rounding, reconstruction_error
-from tersely.quantize.moments import fake_quantize
-from tersely.quantize.saturation import unsafe_pairs
-from tersely.quantize.weights import QuantWeight, dequantize, quantize_weight
+from tersely.quantize.adaround import adaround, better_rounding, channel_errors
+from tersely.quantize.weights import QuantWeight, dequantize, quantize_weight, unsafe_pairs
 
 RANDOM = np.random.default_rng(17)
 INPUTS, OUTPUTS = 96, 300
@@ -27,7 +25,7 @@ def rows(tokens: int, mix: Any = MIX) -> tuple[Any, Any]:
     factors, inputs = mix.shape
     plain = RANDOM.normal(size=(tokens, factors)) @ mix + 0.5 * RANDOM.normal(size=(tokens, inputs)) + 0.3
     plain = plain.astype(np.float32)
-    return plain, fake_quantize(plain, Range(float(plain.min()), float(plain.max())))
+    return plain, Range(float(plain.min()), float(plain.max())).fake_quantize(plain)
 
 
 def moments(plain: Any, quantized: Any) -> dict[str, Any]:
@@ -42,6 +40,10 @@ NEAREST = quantize_weight(WEIGHT)
 
 def held_out_error(integers: Any, quantized: QuantWeight = NEAREST) -> float:
     return reconstruction_error(WEIGHT, integers, quantized.scales, **HELD_OUT)
+
+
+def reconstruction_error(weight: Any, integers: Any, scales: Any, **moments: Any) -> float:
+    return float(channel_errors(weight, integers, scales, moments).mean())
 
 
 def test_error_from_moments_is_the_error_of_the_rows() -> None:

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from tersely.quant_map import Range
-from tersely.quantize.bias import corrected_bias, matched_statistics
-from tersely.quantize.moments import fake_quantize
+from tersely.quantize.refine import corrected_bias
 from tersely.quantize.weights import QuantWeight, dequantize, quantize_weight
 
 RANDOM = np.random.default_rng(11)
@@ -30,11 +29,11 @@ def test_mean_output_error_falls_on_rows_held_out(bias: Any, kind: str) -> None:
     clipped = Range(-2.0, 2.5)
     seen, other = rows(4000), rows(4000)
     quantized = quantize_weight(WEIGHT, kind)
-    corrected = corrected_bias(bias, WEIGHT, quantized, seen.mean(axis=0), fake_quantize(seen, clipped).mean(axis=0))
+    corrected = corrected_bias(bias, WEIGHT, quantized, seen.mean(axis=0), clipped.fake_quantize(seen).mean(axis=0))
     assert corrected.dtype == np.float32
     before = 0 if bias is None else bias
     wanted = other @ WEIGHT + before
-    given = fake_quantize(other, clipped) @ dequantize(quantized)
+    given = clipped.fake_quantize(other) @ dequantize(quantized)
     was, now = (np.abs((wanted - given - shift).mean(axis=0)).mean() for shift in (before, corrected))
     assert now < 0.3 * was
     assert np.square(wanted - given - corrected).mean() < np.square(wanted - given - before).mean()
@@ -44,27 +43,3 @@ def test_nothing_lost_needs_no_correction() -> None:
     exact = QuantWeight(RANDOM.integers(-60, 61, (96, 48)).astype(np.int8), np.full(48, 0.01, np.float32))
     mean = rows(10).mean(axis=0)
     np.testing.assert_allclose(corrected_bias(BIAS, dequantize(exact), exact, mean, mean), BIAS, rtol=1e-6)
-
-
-@pytest.mark.parametrize(("scales", "axis"), [(np.full(48, 0.02, np.float32), 0), (np.float32([0.02]), None)])
-def test_matched_statistics_give_the_spread_back(scales: Any, axis: int | None) -> None:
-    integers = np.clip(np.rint(WEIGHT / scales), -4, 4).astype(np.int8)
-    matched = matched_statistics(WEIGHT, QuantWeight(integers, scales))
-    np.testing.assert_array_equal(matched.integers, integers)
-    assert matched.scales.shape == scales.shape
-    np.testing.assert_allclose(dequantize(matched).std(axis=axis), WEIGHT.std(axis=axis), rtol=1e-5)
-
-
-def test_channels_without_spread_keep_their_scale() -> None:
-    weight = np.array([[0.0, 1.0, 0.01], [0.0, 1.0, 0.02]], np.float32)
-    scales = np.array([1.0, 0.5, 1.0], np.float32)
-    matched = matched_statistics(weight, QuantWeight(np.rint(weight / scales).astype(np.int8), scales))
-    np.testing.assert_array_equal(matched.scales, scales)
-
-
-def test_one_output_channel_is_matched_as_a_channel() -> None:
-    weight = WEIGHT[:, :1]
-    quantized = quantize_weight(weight)
-    matched = matched_statistics(weight, quantized)
-    assert matched.scales.shape == (1,)
-    np.testing.assert_allclose(dequantize(matched).std(), weight.std(), rtol=1e-5)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tersely.errors import UserError
-from tersely.quantize.embeddings import quantize_table
+from tersely.quantize.weights import quantize_table
 
 RANDOM = np.random.default_rng(9)
 

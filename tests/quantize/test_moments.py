@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from reference import Counter, make_features, tokens_of, torch_inputs
 
 from tersely.quant_map import Range
-from tersely.quantize import moments as streaming
-from tersely.quantize.moments import Feed, fake_quantize, stream_moments
+from tersely.quantize import refine as streaming
+from tersely.quantize.refine import Feed, stream_moments
 from tersely.quantize.targets import find_targets
 
 LEARN, JUDGE = make_features(40, seed=1), make_features(20, seed=2)
@@ -110,7 +110,7 @@ def test_passes_are_as_few_as_memory_allows(small: Any, monkeypatch: Any) -> Non
 )
 def test_rounding_to_codes_is_that_of_engines(values: list[float], low: float, high: float) -> None:
     x, range_ = np.array(values, np.float32), Range(low, high)
-    found = fake_quantize(x, range_)
+    found = range_.fake_quantize(x)
     step, zero = range_.unsigned()
     codes = found / step + zero
     np.testing.assert_allclose(codes, np.rint(codes), atol=1e-3)
@@ -118,6 +118,6 @@ def test_rounding_to_codes_is_that_of_engines(values: list[float], low: float, h
     assert codes.max() < 255.01
     inside = (x >= (0 - zero) * step) & (x <= (255 - zero) * step)
     assert (np.abs(found - x)[inside] <= step * 0.5001).all()
-    np.testing.assert_array_equal(fake_quantize(np.zeros(1, np.float32), range_), [0])
+    np.testing.assert_array_equal(range_.fake_quantize(np.zeros(1, np.float32)), [0])
     assert x.dtype == found.dtype == np.float32
     np.testing.assert_array_equal(x, np.array(values, np.float32))  # what was given stays as it is

@@ -10,7 +10,7 @@ from reference import Counter, changed, make_features, tokens_of, torch_inputs
 
 from tersely.quant_map import Range
 from tersely.quantize.calibrators import CALIBRATORS, find, range_of
-from tersely.quantize.ranges import settle_ranges
+from tersely.quantize.ptq import settle_ranges
 from tersely.quantize.samples import Samples
 from tersely.quantize.statistics import Statistics
 from tersely.quantize.targets import find_targets

@@ -14,8 +14,8 @@ from tersely.quant_map import QuantMap
 from tersely.quantize.ptq import PtqSettings, ptq
 from tersely.quantize.refine import refine
 from tersely.quantize.samples import Samples
-from tersely.quantize.saturation import unsafe_pairs
 from tersely.quantize.targets import find_targets
+from tersely.quantize.weights import unsafe_pairs
 
 LEARN, JUDGE, OTHER = make_features(48, seed=4), make_features(48, seed=5), make_features(60, seed=6)
 SAMPLES = Samples(LEARN, JUDGE, {"n": 48}, 0)
@@ -112,14 +112,14 @@ def test_candidates_share_the_passes_and_equal_ranges_the_work(small: Any) -> No
     settings = PtqSettings(algo_list=("abs_max", "min_max", "mse"))
     sets = Samples(LEARN, JUDGE, {"a": 10, "b": 48}, 0)
     maps = ptq(proto, targets, sets, settings)
-    options = {"adaround": False, "bias_correction": True, "cpu_classes": "all"}
+    correcting = replace(settings, bias_correction=True)
     counter = Counter()
-    refined = refine(proto, targets, sets, maps, **options, progress=counter)
+    refined = refine(proto, targets, sets, maps, correcting, progress=counter)
     assert counter.counts["moments"] == len(LEARN) + len(JUDGE)
     distinct = {(name, layer.range) for one in maps.values() for name, layer in one.layers.items()}
     assert counter.counts["refine"] == len(distinct) < len(maps) * 13
     for key, one in refined.items():
-        alone = refine(proto, targets, sets, {key: maps[key]}, **options)[key]
+        alone = refine(proto, targets, sets, {key: maps[key]}, correcting)[key]
         assert one.layers.keys() == maps[key].layers.keys()
         for name, layer in one.layers.items():
             assert layer.range == maps[key].layers[name].range
@@ -156,9 +156,7 @@ def test_nothing_to_refine_runs_nothing(small: Any) -> None:
     proto = small().proto
     counter = Counter()
     empty = {KEY: QuantMap()}
-    found = refine(
-        proto, find_targets(proto), SAMPLES, empty, adaround=True, bias_correction=True, cpu_classes="all",
-        progress=counter,
-    )  # fmt: skip
+    settings = PtqSettings(adaround=True, bias_correction=True)
+    found = refine(proto, find_targets(proto), SAMPLES, empty, settings, progress=counter)
     assert found == empty
     assert counter.counts == {}

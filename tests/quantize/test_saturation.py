@@ -10,9 +10,9 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from saturating import emulate, exact
 from tersely.engines.cpu import cpu
-from tersely.quantize.saturation import emulate, exact, pairs, unsafe_pairs
-from tersely.quantize.weights import quantize_weight
+from tersely.quantize.weights import pairs, quantize_weight, unsafe_pairs
 
 RANDOM = np.random.default_rng(3)
 only_avx2 = pytest.mark.skipif(cpu().cpu_class != "avx2", reason="only CPUs without VNNI saturate")

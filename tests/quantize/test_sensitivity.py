@@ -54,7 +54,7 @@ def test_spoiled_layer_is_the_most_harmful(small: Any) -> None:
 
 
 def test_tables_and_products_stay_float_meanwhile(small: Any) -> None:
-    from tersely.quantize.embeddings import quantize_tables
+    from tersely.quantize.weights import quantize_tables
 
     proto = small().proto
     quant_map = made(proto)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tersely.quantize.saturation import unsafe_pairs
 from tersely.quantize.smooth import ALPHAS, Smoothing, choose_smoothing, has_outliers, smoothing_vector
+from tersely.quantize.weights import unsafe_pairs
 
 RANDOM = np.random.default_rng(13)
 WEIGHTS = [(RANDOM.normal(size=(64, 32)) * 0.05).astype(np.float32) for _ in range(2)]

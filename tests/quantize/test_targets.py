@@ -13,11 +13,10 @@ from reference import changed
 from tersely.errors import UserError
 from tersely.graphs.layers import find_layers, find_products
 from tersely.quant_map import REASONS
-from tersely.quantize.dynamic import dynamic
-from tersely.quantize.embeddings import quantize_tables
+from tersely.quantize.ptq import dynamic
 from tersely.quantize.skip import fits, skipped
 from tersely.quantize.targets import FEWEST_OUTPUTS, find_targets
-from tersely.quantize.weights import dequantize, quantize_weight
+from tersely.quantize.weights import dequantize, quantize_tables, quantize_weight
 
 QUERY = "bert.encoder.layer.0.attention.self.query.weight"
 WORDS = "bert.embeddings.word_embeddings.weight"

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tersely.errors import UserError
-from tersely.quantize.saturation import unsafe_pairs
-from tersely.quantize.weights import QuantWeight, dequantize, quantize_weight
+from tersely.quantize.weights import QuantWeight, dequantize, quantize_weight, unsafe_pairs
 
 RANDOM = np.random.default_rng(5)
 KINDS = ["channel_wise_abs_max", "abs_max"]

@@ -14,7 +14,7 @@ from models import SENTENCES
 from tersely import engines
 from tersely.graphs.export import export_onnx
 from tersely.graphs.first_position import keep_first_position
-from tersely.graphs.read import unfold
+from tersely.graphs.plain import unfold
 from tersely.graphs.write_onnxruntime import write_onnxruntime
 from tersely.graphs.write_qdq import write_qdq
 from tersely.models.folder import ModelFolder, open_folder

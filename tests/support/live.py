@@ -69,7 +69,7 @@ def pointers(place: Path, seed: int = 0) -> Pointers:
 
 
 def pointed(tokenizer: Any, count: int = ROWS, length: int = 16) -> list[dict[str, Any]]:
-    """Rows of one length without a mask, as the reference's scripts make them; two labels with one entry a piece."""
+    """Rows of one length without a mask, as the reference's scripts make them; two labels with one entry a token."""
     rows = []
     for number, text in enumerate(texts(count)):
         ids = tokenizer(text, padding="max_length", truncation=True, max_length=length)

@@ -40,9 +40,9 @@ with socket.socket(socket.AF_UNIX) as server:
 
 def time_shortly() -> None:
     """From now on in this process."""
-    from tersely.compression import trial
+    from tersely.compression import evaluator
 
-    trial.SECONDS = SECONDS
+    evaluator.SECONDS = SECONDS
 
 
 def write_commands(folder: Path, address: Path) -> Path:

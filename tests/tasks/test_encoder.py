@@ -45,8 +45,8 @@ def test_texts_equal_transformers_cut_to_any_length(
 @given(first=TEXTS, second=TEXTS)
 def test_frame_around_plain_pieces_equals_transformers(encoder_of, transformers_tokenizer, family, first, second):
     encoder, reference = encoder_of(family), transformers_tokenizer(family)
-    pieces = [np.array(encoding.ids, np.int64) for encoding in encoder.plain([first, second])]
-    for frame, given_pieces, texts in ((encoder.single, pieces[:1], [first]), (encoder.pair, pieces, [first, second])):
+    tokens = [np.array(encoding.ids, np.int64) for encoding in encoder.plain([first, second])]
+    for frame, given_pieces, texts in ((encoder.single, tokens[:1], [first]), (encoder.pair, tokens, [first, second])):
         ids, types = frame.around(*given_pieces)
         expected = reference(*batched(*texts), return_token_type_ids=True)
         assert ids.tolist() == expected["input_ids"][0]

@@ -174,7 +174,7 @@ def test_long_question_is_cut_to_max_query_length(encoder_of):
 
 def test_question_that_leaves_no_room_is_refused(encoder_of):
     task = dataclasses.replace(TASK, max_query_length=28)
-    with pytest.raises(UserError, match="question of 28 pieces leaves no room for its context within 32 pieces"):
+    with pytest.raises(UserError, match="question of 28 tokens leaves no room for its context within 32 tokens"):
         task.features(task.examples([(CONTEXT, "the fox")]), encoder_of("bert"))
 
 
@@ -248,8 +248,8 @@ def test_targets_point_to_the_gold_text(encoder_of, family, data):
         pointed += 1
         assert 0 <= start <= end < len(offsets)
         assert CONTEXT[offsets[start][0] : offsets[end][1]].strip() == text
-    pieces = len(encoder_of(family).plain([text])[0].ids)
-    assert pointed or pieces > 8  # windows share 8 pieces: an answer of as many is whole in one of them
+    tokens = len(encoder_of(family).plain([text])[0].ids)
+    assert pointed or tokens > 8  # windows share 8 tokens: an answer of as many is whole in one of them
 
 
 def test_gold_without_a_place_scores_but_is_no_target(encoder_of):

@@ -25,7 +25,7 @@ from tersely.models.folder import open_folder
 from tersely.tasks import TASKS, Columns, Facts, Feature, Input, metrics
 from tersely.tasks.options import TaskOptions
 from tersely.tasks.task import softmax
-from tersely.tasks.wire import Output, closed
+from tersely.tasks.wire import OutputTensor, closed
 
 PAIRS = list(pairwise(SENTENCES))
 
@@ -45,11 +45,14 @@ class Follows:
     def as_json(self) -> dict[str, Any]:
         return {"label": self.label, "score": self.score}
 
+    def in_words(self) -> str:
+        return "follows" if self.label == 0 else "does not follow"
+
 
 class FollowsWire:
     kind = "next_sentence"
     parameters: ClassVar[Mapping[str, Any]] = {}
-    outputs: ClassVar[Mapping[str, Output]] = {"SCORE": Output("FP32")}
+    outputs: ClassVar[Mapping[str, OutputTensor]] = {"SCORE": OutputTensor("FP32")}
     result_schema = closed({"score": {"type": "array", "items": {"type": "number"}}})
 
     def shortest(self, encoder: Any) -> int:
@@ -68,6 +71,7 @@ class FollowsWire:
 @dataclass(frozen=True)
 class NextSentence:
     name: ClassVar[str] = "next_sentence"
+    loss: ClassVar[str] = "single_label_classification"
     outputs: ClassVar[tuple[str, ...]] = ("logits",)
     facts: ClassVar[Facts] = Facts(
         call='model.predict([("a sentence", "and the next one")])',
@@ -109,6 +113,9 @@ class NextSentence:
 
     def agreement(self, answers: Any, others: Any) -> Any:
         return np.array([[float(a.label == b.label), 1.0] for a, b in zip(answers, others, strict=True)])
+
+    def rightness(self, examples: Any, answers: Any) -> Any:
+        return np.array([float(one.gold == answer.label) for one, answer in zip(examples, answers, strict=True)])
 
 
 @pytest.fixture(scope="module", autouse=True)

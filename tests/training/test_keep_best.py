@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from tersely.measure.score import Score
+from tersely.measure.score import Answers, Score
 from tersely.models.carve import carve, shape_for, shape_of
 from tersely.models.families import find
 from tersely.models.folder import open_folder
@@ -28,7 +28,7 @@ def carved(folder):
 
 
 def scored(value: float) -> Score:
-    return Score("accuracy", value, (0.0, 1.0), {"accuracy": value}, 10, 0.1, ["a"], [])
+    return Score("accuracy", value, (0.0, 1.0), {"accuracy": value}, Answers(10, 0.1, ["a"], []))
 
 
 @pytest.mark.parametrize(

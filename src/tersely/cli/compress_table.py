@@ -7,7 +7,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from ..compression.measured import Measured
+from ..compression.choice import Measured
 from ..compression.result import CompressionResult
 from ..engines.cpu import cpu
 from ..quant_map import REASONS
@@ -50,7 +50,7 @@ def _show_candidates(result: CompressionResult) -> None:
     trained = f", {counts['train']} rows trained" if any(one.width or one.trained for one in result.parents) else ""
     calibrated = f", {counts['calibration']} rows calibrated" if counts["calibration"] else ""
     chosen = f"{counts['scoring']} {result.rows.chosen_on}"
-    title = f"{result.source.name}: {chosen}{trained}{calibrated}; CPU class {cpu().cpu_class}"
+    title = f"{result.source.model_name}: {chosen}{trained}{calibrated}; CPU class {cpu().cpu_class}"
     console.table(title, head, rows)
     used = ", ".join(f"{engine} at batch {batch}" for batch, engine in fp32.engines.items())
     if len(set(fp32.engines.values())) == 1:
@@ -89,8 +89,7 @@ def _show_pruned(result: CompressionResult) -> None:
             names = ", ".join(plan.candidate(width=parent.width) for plan in parent.plans)
             print(f"{names}: as trained for INT8 at step {parent.trained.step}, {score}.")
             continue
-        pruned = parent.smaller.pruned if parent.smaller else None
-        cut = parent.smaller.vocabulary if parent.smaller else None
+        pruned, cut = parent.pruned, parent.vocabulary
         if pruned is not None:
             shape = pruned.shape
             left = f"{len(shape.layers)} layers with {_range(shape.heads)} heads and {_range(shape.ffn)} neurons each"

@@ -153,11 +153,12 @@ def _export(model: Path, dev: Path, output: Path, progress: Progress) -> None:
 
 def _compress(model: Path, train: Path, dev: Path, output: Path, progress: Progress) -> None:
     from ..compression.divide import Data
+    from ..compression.request import Request
     from ..compression.story import compress
     from ..options.compress import CompressOptions
 
     options = CompressOptions(strategy=("ptq+embeddings",), seed=SEED)
-    compress(model, output, Data(read(train), read(dev)), options, progress=progress)
+    compress(Request(model, output, Data(read(train), read(dev)), options), progress)
 
 
 def _size(folder: Path) -> int:
@@ -178,7 +179,7 @@ def _measure(systems: list[System], sizes: list[int], dev: Path, progress: Progr
     timings = alternate(contestants, contestants[0].label, seconds=3.0, title="benchmark", progress=progress)
     lines = []
     for system, scored, timing, size in zip(systems, scores, timings, sizes, strict=True):
-        same = compare(system.predictor, examples, scores[0], scored).same_answer
+        same = compare(system.predictor.task, scores[0], scored).same_answer
         name = f"{system.engine} INT8" if system is systems[-1] else system.engine
         lines.append(Line(name, scored, timing, size, same))
     return lines

@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         comparison = None
         if other is not None:
             reference = _score(other, examples, arguments.batch_size, shown)
-            comparison = compare(system.predictor, examples, reference, scored)
+            comparison = compare(system.predictor.task, reference, scored)
     result = as_json(system, scored, comparison)
     if arguments.json:
         console.emit(result)

@@ -16,19 +16,18 @@ from .. import artifact as artifacts
 from ..artifact import MANIFEST, Artifact, Graph, Manifest
 from ..deploy.card import card
 from ..deploy.export import GRAPH
-from ..deploy.probe import write_probe
+from ..deploy.probe import probe_examples, probe_features, write_probe
 from ..engines.cpu import EXACT_CLASSES, cpu
 from ..engines.engine import Engine
 from ..engines.saturation import effective_class
-from ..graphs.share import save_sharing
+from ..graphs.rewrite import save_sharing
+from ..graphs.write_emulated import write_emulated
 from ..graphs.write_onnxruntime import write_onnxruntime
 from ..graphs.write_qdq import write_qdq
 from ..quant_map import QuantMap
 from ..runtime.choose import Pair, ranked
 from ..strategy import Plan
-from ..tasks import Feature
-from .emulate import write_emulated
-from .source import Source
+from .parents import Parent
 
 STANDARD = "onnx/model_quantized.onnx"
 """Standard operators and all weights in one file, where optimum and transformers.js look; OpenVINO runs it."""
@@ -45,14 +44,17 @@ SIGNED = "onnx/model_signed.onnx"
 
 @dataclass(frozen=True)
 class Candidate:
-    """A name, the plan that made it, of which model, what it says of every weight, and the folder with its graphs."""
+    """A name, the plan that made it, of which model, and what it says of every weight.
+
+    `folder` and `graphs`: where it was written, and what; empty before that.
+    """
 
     name: str
     plan: Plan
-    source: Source = field(repr=False)
+    parent: Parent = field(repr=False)
     quant_map: QuantMap = field(repr=False)
-    folder: Path
-    graphs: tuple[Graph, ...]
+    folder: Path = Path()
+    graphs: tuple[Graph, ...] = ()
 
     def pairs(self) -> list[Pair]:
         """Its graphs on the engines that are installed here, in the order in which the runtime prefers them."""
@@ -73,25 +75,19 @@ class Candidate:
         return sum((self.folder / name).stat().st_size for name in (graph.path, *graph.data))
 
 
-def write_candidate(
-    source: Source, name: str, plan: Plan, quant_map: QuantMap, folder: Path, wanted: Sequence[str]
-) -> Candidate:
+def write_candidate(candidate: Candidate, folder: Path, wanted: Sequence[str]) -> Candidate:
     """Write the graphs for the engines that are wanted; the standard one is always there, as it holds the weights.
 
     A plan that only prunes gives one FP32 graph, where optimum and transformers.js look for one.
     """
+    proto, quant_map = candidate.parent.proto, candidate.quant_map
     if quant_map.layers or quant_map.tables:
-        graphs = _write_integer(source.proto, quant_map, folder, wanted)
-    else:
-        graphs = _write_float(source, folder, wanted)
-    return Candidate(name, plan, source, quant_map, folder, graphs)
-
-
-def _write_float(source: Source, folder: Path, wanted: Sequence[str]) -> tuple[Graph, ...]:
+        return replace(candidate, folder=folder, graphs=_write_integer(proto, quant_map, folder, wanted))
     (folder / GRAPH).parent.mkdir(parents=True)
-    onnx.save_model(source.proto, folder / GRAPH)
-    agreeing = source.fp32.manifest.graphs[0].engines
-    return (Graph(GRAPH, tuple(name for name in agreeing if name in wanted) or agreeing, "fp32"),)
+    onnx.save_model(proto, folder / GRAPH)
+    agreeing = candidate.parent.fp32.manifest.graphs[0].engines
+    graph = Graph(GRAPH, tuple(name for name in agreeing if name in wanted) or agreeing, "fp32")
+    return replace(candidate, folder=folder, graphs=(graph,))
 
 
 def _write_integer(proto: Any, quant_map: QuantMap, folder: Path, wanted: Sequence[str]) -> tuple[Graph, ...]:
@@ -122,31 +118,33 @@ def _write_integer(proto: Any, quant_map: QuantMap, folder: Path, wanted: Sequen
 
 def seal_candidate(
     candidate: Candidate,
-    probed: Sequence[Feature],
+    examples: Sequence[Any],
     score: Mapping[str, Any] | None,
     runners: Mapping[str, Engine],
 ) -> Artifact:
     """Put tokenizer, config, probe and card beside the graphs and seal the folder.
 
-    `score`: what the manifest says of it. `runners`: the FP32 model that it was made of, before any integer, as "fp32",
-    the candidate's own graphs by `measure.check.record_name`.
+    `examples`: rows to take the probe's from. `score`: what the manifest says of it. `runners`: the FP32 model that it
+    was made of, before any integer, as "fp32", the candidate's own graphs by `measure.check.record_name`.
     """
-    folder, source = candidate.folder, candidate.source
-    replaced = {name for graph in source.fp32.manifest.graphs for name in (graph.path, *graph.data)}
-    for name in source.fp32.manifest.files:
+    folder, parent = candidate.folder, candidate.parent
+    fp32 = parent.fp32.manifest
+    replaced = {name for graph in fp32.graphs for name in (graph.path, *graph.data)}
+    for name in fp32.files:
         if name not in (*replaced, "probe.npz", "README.md"):
-            link(source.fp32.folder / name, folder / name)
-    write_probe(folder / "probe.npz", probed, source.encoder.pad_id, **runners)
+            link(parent.fp32.folder / name, folder / name)
+    probed = probe_features(parent.task, parent.encoder, probe_examples(parent.task, examples))
+    write_probe(folder / "probe.npz", probed, parent.encoder.pad_id, **runners)
     manifest: Manifest = replace(
-        source.fp32.manifest,
+        fp32,
         graphs=candidate.graphs,
         strategy=candidate.plan.name,
-        parents=tuple(f"sha256:{digest}" for digest in (*source.made_from, source.digest)),
+        parents=tuple(f"sha256:{digest}" for digest in (*parent.made_from, parent.digest)),
         score=score,
         tersely_version=__version__,
         files={},
     )
-    text = card(f"{source.name}, {candidate.name}", manifest, at_run_time=at_run_time(candidate.quant_map))
+    text = card(f"{parent.model_name}, {candidate.name}", manifest, at_run_time=at_run_time(candidate.quant_map))
     (folder / "README.md").write_text(text, encoding="utf-8")
     artifacts.seal(folder, manifest)
     return artifacts.read(folder, verify=False)

@@ -1,4 +1,4 @@
-"""Choose among candidates: the score must hold and answers stay the same; then speed, size and name decide."""
+"""What was measured of candidates, and the choice: score and answers must hold, then speed, size and name decide."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from ..errors import UserError
 from ..measure.intervals import Array, Difference, Value, paired
+from ..measure.score import Answers, Comparison, Score
+from .candidate import Candidate
 
 FIDELITY = 0.01
 """How far below the most faithful candidate's share of equal answers another may be: one point."""
@@ -23,21 +25,58 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Contender:
-    """What choosing looks at. None: not measured.
+class Measured:
+    """A candidate and what was measured of it. `speed` by batch size: × the fastest FP32 engine, with the spread.
 
-    `statistics` [rows, k] of the primary metric, rows the same for all; `score`: the metric itself, the more the
-    better, where it is one of the whole and has no statistics; `fidelity`: share of answers equal to the FP32
-    model's; `speed`: times faster than the baseline; `size` in bytes; `logit_change`: mean |Δlogit| against FP32.
+    `score`: None where there are no labelled rows. `emulated`: its graph is not for this machine's CPU class, and was
+    scored with exact sums in floats.
     """
 
-    name: str
+    candidate: Candidate
+    engine: str
+    answers: Answers = field(repr=False)
+    score: Score | None
+    comparison: Comparison
     size: int
-    fidelity: float | None = None
-    speed: float | None = None
-    logit_change: float = 0.0
-    statistics: Array | None = field(default=None, repr=False)
-    score: float | None = None
+    emulated: bool = False
+    speed: dict[int, tuple[float, float, float]] = field(default_factory=dict)
+    evaluation: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Seconds to answer the rows with FP32 and with this, by threads; for dynamic alone."""
+    memory_mb: float | None = None
+    folder_size: int = 0
+    sign: int = 1
+    """-1 where a smaller score is the better one."""
+
+    @property
+    def name(self) -> str:
+        """The name of the candidate."""
+        return self.candidate.name
+
+    @property
+    def statistics(self) -> Array | None:
+        """Those of the primary metric [rows, k]; None without labels, and where the metric has none."""
+        return None if self.score is None else self.score.statistics
+
+    @property
+    def fidelity(self) -> float:
+        """Share of answers that are equal to the FP32 model's."""
+        return self.comparison.same_answer
+
+    @property
+    def logit_change(self) -> float:
+        """Mean |Δlogit| against FP32; 0 where no row can be compared."""
+        return self.comparison.mean_abs_logit_change or 0.0
+
+    @property
+    def mean_speed(self) -> float | None:
+        """Times as fast as FP32, the geometric mean over batch sizes; None: not timed."""
+        ratios = [ratio for ratio, _, _ in self.speed.values()]
+        return math.prod(ratios) ** (1 / len(ratios)) if ratios else None
+
+    def is_within(self, max_drop: float | None) -> bool:
+        """Whether its score dropped by no more than is allowed; without a limit it did not."""
+        drop = self.comparison.drop
+        return max_drop is None or (drop is not None and drop.drop <= max_drop + ROUNDING)
 
 
 @dataclass(frozen=True)
@@ -50,30 +89,34 @@ class Choice:
     rule: str
 
 
-def choose(candidates: Sequence[Contender], value: Value | None = None, *, greater_is_better: bool = True) -> Choice:
-    """Pick one; `value` is the metric's, for candidates that were scored. Their order does not matter.
+def choose(candidates: Sequence[Measured], value: Value | None = None, max_drop: float | None = None) -> Choice:
+    """Pick one among those that keep to `max_drop`, or among all where none does. Their order does not matter.
 
-    Where no candidate both holds the score and is faithful, the score goes first: fidelity is then compared among
-    those whose score holds. Costs a paired bootstrap a candidate: 0.01 s (408 rows) to 0.5 s (5,000 that all differ).
-
-    >>> small, fast = Contender("KL128", 23_000_000, 0.98, 1.6), Contender("mse128", 24_000_000, 0.985, 1.9)
-    >>> chosen = choose([small, fast])
-    >>> chosen.best, chosen.reasons
-    ('mse128', {'KL128': 'slower by 19 %'})
+    `value` is the metric's, for candidates with statistics. Where no candidate both holds the score and is faithful,
+    the score goes first: fidelity is then compared among those whose score holds. Costs a paired bootstrap a candidate:
+    0.01 s (408 rows) to 0.5 s (5,000 that all differ).
     """
+    pool = [one for one in candidates if one.is_within(max_drop)] or list(candidates)
+    chosen = _choose(pool, value)
+    beyond = {one.name: "drop above --max_drop" for one in candidates if one not in pool}
+    rule = f"Those whose drop is above --max_drop are out. {chosen.rule}" if beyond else chosen.rule
+    return Choice(chosen.best, chosen.eligible, {**chosen.reasons, **beyond}, rule)
+
+
+def _choose(candidates: Sequence[Measured], value: Value | None) -> Choice:
     _check(candidates, value)
     ordered = sorted(candidates, key=lambda one: one.name)
     scored = [one for one in ordered if one.statistics is not None]
-    of_whole = [one for one in ordered if one.score is not None]
+    of_whole = {one.name: one.sign * one.score.value for one in ordered if one.score and one.statistics is None}
     reasons = {one.name: "not scored" for one in ordered if scored and one.statistics is None}
     if scored and value is not None:
-        reasons |= _worse(scored, value, greater_is_better)
+        reasons |= _worse(scored, value)
     if of_whole:
         reasons |= _below(of_whole)
     holding = [one for one in ordered if one.name not in reasons]
     faithful, unfaithful, score_first = _faithful(holding, scored or ordered)
-    fastest = max((one.speed for one in faithful if one.speed is not None), default=None)
-    ranked = sorted(faithful, key=lambda one: (_step(one.speed, fastest), one.size, one.logit_change, one.name))
+    fastest = max((one.mean_speed for one in faithful if one.mean_speed is not None), default=None)
+    ranked = sorted(faithful, key=lambda one: (_step(one.mean_speed, fastest), one.size, one.logit_change, one.name))
     reasons |= unfaithful | {one.name: _behind(one, ranked[0], fastest) for one in ranked[1:]}
     return Choice(
         best=ranked[0].name,
@@ -83,25 +126,10 @@ def choose(candidates: Sequence[Contender], value: Value | None = None, *, great
     )
 
 
-@dataclass(frozen=True)
-class Screened:
-    """A candidate after screening on a few rows: fidelity, and what tells equal ones apart; `model`: what it is of."""
-
-    name: str
-    strategy: str
-    fidelity: float
-    logit_change: float = 0.0
-    model: str = ""
-
-
-def screen(candidates: Sequence[Screened], *, many: int = MANY, finalists: int = FINALISTS) -> tuple[str, ...]:
+def screen(candidates: Sequence[Measured], *, many: int = MANY, finalists: int = FINALISTS) -> tuple[str, ...]:
     """Names of those that get the full score: all, or of many the most faithful, and of each strategy and model one.
 
     Fidelity on 256 rows has few different values; the smaller change of logits comes first among equal ones.
-
-    >>> close = [Screened(f"mse{rows}", "ptq", 0.9 + rows / 1000) for rows in (4, 8, 16, 32, 64)]
-    >>> screen([*close, Screened("KL4", "ptq", 0.8), Screened("dynamic", "dynamic", 0.85)])
-    ('mse64', 'mse32', 'mse16', 'mse8', 'dynamic')
     """
     ranked = sorted(candidates, key=lambda one: (-one.fidelity, one.logit_change, one.name))
     if len(ranked) <= many:
@@ -109,60 +137,70 @@ def screen(candidates: Sequence[Screened], *, many: int = MANY, finalists: int =
     seen: set[tuple[str, str]] = set()
     kept = []
     for place, one in enumerate(ranked):
-        if place < finalists or (one.strategy, one.model) not in seen:
+        origin = one.candidate.plan.name, one.candidate.parent.digest
+        if place < finalists or origin not in seen:
             kept.append(one.name)
-        seen.add((one.strategy, one.model))
+        seen.add(origin)
     return tuple(kept)
 
 
-def _check(candidates: Sequence[Contender], value: Value | None) -> None:
+def pareto(candidates: Sequence[Measured]) -> tuple[str, ...]:
+    """Names of those of which no other is as good in score, speed and size at once, and better in one.
+
+    Without labels fidelity stands for the score. Speeds within a step of 5 % are equal, as where the best is chosen.
+    """
+    return tuple(one.name for one in candidates if not any(_beats(other, one) for other in candidates))
+
+
+def _beats(one: Measured, other: Measured) -> bool:
+    ours, theirs = (each.sign * each.score.value if each.score else each.fidelity for each in (one, other))
+    our_speed, their_speed = one.mean_speed or 0.0, other.mean_speed or 0.0
+    if their_speed > STEP * our_speed + ROUNDING or ours - theirs < -ROUNDING or one.size > other.size:
+        return False
+    return our_speed > STEP * their_speed + ROUNDING or ours - theirs > ROUNDING or one.size < other.size
+
+
+def _check(candidates: Sequence[Measured], value: Value | None) -> None:
     if not candidates:
         raise UserError("There are no candidates to choose from.")
     names = [one.name for one in candidates]
     if len(set(names)) < len(names):
         raise ValueError(f"Two candidates have the same name: {', '.join(sorted(names))}.")
-    if any(one.speed is not None and not one.speed > 0 for one in candidates):
+    if any(ratio <= 0 for one in candidates for ratio, _, _ in one.speed.values()):
         raise ValueError("A speed must be above 0.")
     if value is None and any(one.statistics is not None for one in candidates):
         raise ValueError("Scored candidates need the metric's value function.")
 
 
-def _worse(scored: Sequence[Contender], value: Value, greater_is_better: bool) -> dict[str, str]:
+def _worse(scored: Sequence[Measured], value: Value) -> dict[str, str]:
     """Those whose paired 95 % interval of the difference to the best-scoring one lies on the wrong side of 0."""
-    sign = 1.0 if greater_is_better else -1.0
+    sign = scored[0].sign
     statistics = {one.name: one.statistics for one in scored if one.statistics is not None}
     scores = {name: sign * float(value(rows.sum(axis=0))) for name, rows in statistics.items()}
-    top = max(scored, key=lambda one: (scores[one.name], one.fidelity or 0.0)).name
+    top = max(scored, key=lambda one: (scores[one.name], one.fidelity)).name
     found = {}
     for name, rows in statistics.items():
-        drop = paired(statistics[top], rows, value, greater_is_better=greater_is_better)
+        drop = paired(statistics[top], rows, value, greater_is_better=sign > 0)
         if drop.low > 0:
-            found[name] = _lower(drop, greater_is_better)
+            found[name] = _lower(drop, sign > 0)
     return found
 
 
-def _below(scored: Sequence[Contender]) -> dict[str, str]:
+def _below(scores: Mapping[str, float]) -> dict[str, str]:
     """Those below the best score, of which no interval tells how certain that is."""
-    best = max(one.score for one in scored if one.score is not None)
-    behind = {one.name: best - one.score for one in scored if one.score is not None}
+    behind = {name: max(scores.values()) - score for name, score in scores.items()}
     return {name: f"score worse by {less:.3g}" for name, less in behind.items() if less > ROUNDING}
 
 
-def _faithful(holding: Sequence[Contender], pool: Sequence[Contender]) -> tuple[list[Contender], dict[str, str], bool]:
+def _faithful(holding: Sequence[Measured], pool: Sequence[Measured]) -> tuple[list[Measured], dict[str, str], bool]:
     """Those within a point of the most faithful, why not the others, and whether none of them holds the score."""
     for among in (pool, holding):
-        most = max((one.fidelity for one in among if one.fidelity is not None), default=None)
-        if most is None:
-            return list(holding), {}, False
-        behind = {one.name: math.inf if one.fidelity is None else most - one.fidelity for one in holding}
-        near = [one for one in holding if behind[one.name] <= FIDELITY + ROUNDING]
+        most = max(one.fidelity for one in among)
+        near = [one for one in holding if most - one.fidelity <= FIDELITY + ROUNDING]
         if near:
             break
-    return near, {one.name: _unfaithful(behind[one.name]) for one in holding if one not in near}, among is not pool
-
-
-def _unfaithful(behind: float) -> str:
-    return "answers not compared" if math.isinf(behind) else f"less faithful by {100 * behind:.1f} points"
+    behind = {one.name: 100 * (most - one.fidelity) for one in holding if one not in near}
+    return near, {name: f"less faithful by {points:.1f} points" for name, points in behind.items()}, among is not pool
 
 
 def _step(speed: float | None, fastest: float | None) -> float:
@@ -179,12 +217,13 @@ def _lower(drop: Difference, greater_is_better: bool) -> str:
     return f"error higher by {drop.drop:.3g} ({drop.low:.3g} to {drop.high:.3g})"
 
 
-def _behind(one: Contender, best: Contender, fastest: float | None) -> str:
+def _behind(one: Measured, best: Measured, fastest: float | None) -> str:
     """Why an eligible candidate comes after the best."""
-    if _step(one.speed, fastest) > _step(best.speed, fastest):
-        if one.speed is None or fastest is None:
+    speed = one.mean_speed
+    if _step(speed, fastest) > _step(best.mean_speed, fastest):
+        if speed is None or fastest is None:
             return "not timed"
-        return f"slower by {100 * (fastest / one.speed - 1):.0f} %"
+        return f"slower by {100 * (fastest / speed - 1):.0f} %"
     if one.size > best.size:
         return f"larger by {_megabytes(one.size - best.size)}"
     if one.logit_change > best.logit_change:
@@ -196,7 +235,7 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:.1f} MB" if size >= 50_000 else f"{size:,} bytes"
 
 
-def _rule(candidates: Sequence[Contender], scored: bool, score_first: bool, of_whole: bool = False) -> str:
+def _rule(candidates: Sequence[Measured], scored: bool, score_first: bool, of_whole: bool) -> str:
     if len(candidates) == 1:
         return "There is one candidate."
     tests = []
@@ -204,12 +243,9 @@ def _rule(candidates: Sequence[Contender], scored: bool, score_first: bool, of_w
         tests.append("whose score is not below the best one's (the paired 95 % interval of the difference contains 0)")
     if of_whole:
         tests.append("with the best score (one of the whole, without an interval)")
-    if any(one.fidelity is not None for one in candidates):
-        among = " of these" if score_first else ""
-        tests.append(f"whose answers equal the FP32 model's within one point of the most faithful{among}")
-    pool = f"the candidates {' and '.join(tests)}" if tests else "all candidates"
-    timed = any(one.speed is not None for one in candidates)
-    order = (
-        "the fastest in steps of 5 %, then " if timed else ""
-    ) + "the smallest, then the one whose logits move least, then the first by name"
-    return f"{'' if scored or of_whole else 'Nothing was scored. '}Chosen among {pool}: {order}."
+    among = " of these" if score_first else ""
+    tests.append(f"whose answers equal the FP32 model's within one point of the most faithful{among}")
+    timed = "the fastest in steps of 5 %, then " if any(one.speed for one in candidates) else ""
+    order = f"{timed}the smallest, then the one whose logits move least, then the first by name"
+    unscored = "" if scored or of_whole else "Nothing was scored. "
+    return f"{unscored}Chosen among the candidates {' and '.join(tests)}: {order}."

@@ -7,17 +7,38 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..data.rows import Rows
 from ..deploy.probe import probe_examples
 from ..options.compress import CompressOptions
 from ..quantize.samples import Samples
-from ..strategy import Plan
+from ..strategy import MOVING, Plan
 from ..tasks import Columns, Encoder, Feature, Task
-from .make import is_moving
-from .rows import SIZES, Indices, RowPlan, SampleSet, asked_rows, calibration_order, sample_sets
+
+Indices = NDArray[np.int64]
 
 MORE = 4
 """Times as many rows calibrate when the drop is above `--max_drop`."""
+
+LEARNING = 128
+"""AdaRound and bias correction see at least so many rows where there are as many."""
+
+JUDGING = 128
+"""Rows held out, on which AdaRound, bias correction and skip lists are judged."""
+
+FEWEST_JUDGING = 8
+"""With fewer rows left over, the calibration rows judge too."""
+
+FEWEST_SCORING = 100
+"""Eval rows are taken out of scoring only where so many stay, and half of all."""
+
+SCREENING = 256
+"""Rows on which many candidates are screened."""
+
+SIZES, NUMS = (4,), (1,)
+"""What PaddleNLP's documents tell users to give, where only the other of the two lists was given."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +70,26 @@ class UnreadData:
 
 
 @dataclass(frozen=True)
+class SampleSet:
+    """The first `rows` of the calibration rows under the name that candidates bear.
+
+    `batch_size` matters to `moving_average_abs_max` alone, whose average goes over batches.
+    """
+
+    name: str
+    rows: int
+    batch_size: int
+
+
+@dataclass(frozen=True)
 class Encoded:
     """Rows as one tokenizer spells them: samples to calibrate on, features to judge on.
 
     `more`: samples of more training rows, for when those of `samples` do not do; None where there are none.
     """
 
-    samples: Samples | None
-    judging: Sequence[Feature] = field(repr=False)
+    samples: Samples | None = None
+    judging: Sequence[Feature] = field(repr=False, default=())
     more: Samples | None = field(repr=False, default=None)
 
 
@@ -87,30 +120,46 @@ class DividedRows:
         """Spell the rows as a model's own tokenizer does: one whose vocabulary was cut has another."""
         judging = task.features(self.judging, encoder) if self.judging else []
         features = task.features(self.calibration, encoder) if self.calibration else []
-
         of_rows = [feature.example for feature in features]  # in the order of the rows
 
-        def samples(sets: Sequence[SampleSet], rows: int) -> Samples:
-            """A set ends where the windows of its last row do."""
+        def end(count: int) -> int:
+            """Where the windows of the first so many rows end."""
+            return bisect_left(of_rows, count)
 
-            def end(count: int) -> int:
-                return bisect_left(of_rows, count)
-
+        def samples(sets: Sequence[SampleSet], rows: int) -> Samples | None:
+            if not sets:
+                return None
             batches = None
             if self.moving:
-                batches = {one.name: [end(min(row, one.rows)) for row in _ends(one)] for one in sets}
+                ends = {one.name: range(one.batch_size, one.rows + one.batch_size, one.batch_size) for one in sets}
+                batches = {one.name: [end(min(row, one.rows)) for row in ends[one.name]] for one in sets}
             bounds = {one.name: end(one.rows) for one in sets}
             return Samples(features[: end(rows)], judging, bounds, encoder.pad_id, batches)
 
         return Encoded(
-            samples(self.sets, self.counts["calibration"]) if self.sets else None,
+            samples(self.sets, self.counts["calibration"]),
             judging or task.features(self.scoring, encoder),
-            samples(self.more_sets, len(self.calibration)) if self.more_sets else None,
+            samples(self.more_sets, len(self.calibration)),
         )
 
 
+@dataclass(frozen=True)
+class RowPlan:
+    """Indices of rows by what they do. `source` ("train" or "eval") is where `calibration` and `judging` point.
+
+    `calibration` [pool] is in the order of drawing, so that its first n are the rows of every set of n. `scoring` are
+    eval rows in their order. `notes` say in plain words which rows do two things.
+    """
+
+    source: str
+    calibration: Indices
+    judging: Indices
+    scoring: Indices
+    notes: tuple[str, ...]
+
+
 class HasTask(Protocol):
-    """A model folder or source: of it only the task is used."""
+    """A model folder or parent: of it only the task is used."""
 
     @property
     def task(self) -> Task:
@@ -118,7 +167,7 @@ class HasTask(Protocol):
 
 
 def divide_rows(data: Data, model: HasTask, options: CompressOptions, plans: Sequence[Plan]) -> DividedRows:
-    """Read all rows, whose mistakes are told before any work, and divide them by the rules of `compression.rows`.
+    """Read all rows, whose mistakes are told before any work, and divide them.
 
     Of the model only the task is used: its weights need not be read yet.
     """
@@ -126,26 +175,21 @@ def divide_rows(data: Data, model: HasTask, options: CompressOptions, plans: Seq
     evaluation = task.read(data.evaluation, data.columns, labelled=True) if data.evaluation is not None else None
     test = task.read(data.test, data.columns, labelled=True) if data.test is not None else None
     calibrates = any(plan.calibrates for plan in plans)
-    plan = calibration_order(
-        len(data.train) if data.train is not None else 0,
-        len(evaluation or ()),
-        seed=options.seed,
-        asked=asked_rows(options) if calibrates else 0,
-    )
-    draw = _Draw(data, task, evaluation, plan)
-    judging = draw.examples(plan.judging)
-    notes: list[str] = []
-    sets: tuple[SampleSet, ...] = ()
-    more: tuple[SampleSet, ...] = ()
-    rows = drawn = 0
-    if calibrates:
-        sets, cut_short = sample_sets(options, len(plan.calibration))
-        notes += [*plan.notes, *cut_short]
-        largest = max(one.rows for one in sets)
-        rows = drawn = min(max(largest, asked_rows(options) or 0), len(plan.calibration))
-        larger = min(MORE * largest, len(plan.calibration))
-        if options.max_drop is not None and larger > rows:
-            more, drawn = (SampleSet(f"{larger}", larger, SIZES[0]),), larger
+    asked = asked_rows(options) if calibrates else 0
+    train_rows = len(data.train) if data.train is not None else 0
+    plan = calibration_order(train_rows, len(evaluation or ()), seed=options.seed, asked=asked)
+
+    def examples(chosen: Indices) -> list[Any]:
+        """Training rows are read without their labels, which calibrate nothing."""
+        if plan.source == "train" and data.train is not None:
+            rows = data.train.select([int(i) for i in chosen])
+            return task.read(rows, data.columns, labelled=False) if len(rows) else []
+        return [(evaluation or ())[int(i)] for i in chosen]
+
+    judging = examples(plan.judging)
+    sets, more, notes = _sets(options, plan) if calibrates else ((), (), [])
+    calibrating = min(max([asked or 0, *(one.rows for one in sets)]), len(plan.calibration))
+    drawn = max([calibrating, *(one.rows for one in more)])
     train = _training(data, task, options, plans)
     if data.train is not None and not calibrates and not train:
         notes.append("The training rows calibrate nothing: the strategy needs none.")
@@ -163,15 +207,24 @@ def divide_rows(data: Data, model: HasTask, options: CompressOptions, plans: Seq
         chosen_on=chosen_on,
         places=places,
         test=test,
-        counts={"train": len(train), "calibration": rows, "scoring": len(scoring), "test": len(test or ())},
+        counts={"train": len(train), "calibration": calibrating, "scoring": len(scoring), "test": len(test or ())},
         notes=tuple(notes),
         train=train,
-        calibration=draw.examples(plan.calibration[:drawn]),
+        calibration=examples(plan.calibration[:drawn]),
         judging=judging,
         sets=sets,
         more_sets=more,
-        moving=is_moving(options),
+        moving=options.activation_quantize_type == MOVING,
     )
+
+
+def _sets(options: CompressOptions, plan: RowPlan) -> tuple[tuple[SampleSet, ...], tuple[SampleSet, ...], list[str]]:
+    """The sets of calibration rows, one with more rows if a drop may be too large and there are any, and notes."""
+    sets, cut_short = sample_sets(options, len(plan.calibration))
+    largest = max(one.rows for one in sets)
+    larger = min(MORE * largest, len(plan.calibration))
+    more = options.max_drop is not None and larger > max(largest, asked_rows(options) or 0)
+    return sets, (SampleSet(f"{larger}", larger, SIZES[0]),) if more else (), [*plan.notes, *cut_short]
 
 
 def _training(data: Data, task: Task, options: CompressOptions, plans: Sequence[Plan]) -> list[Any]:
@@ -182,23 +235,105 @@ def _training(data: Data, task: Task, options: CompressOptions, plans: Sequence[
     return task.read(data.train, data.columns, labelled=labelled)
 
 
-@dataclass(frozen=True)
-class _Draw:
-    """Rows by their indices in a plan, as examples."""
+def sample_sets(options: CompressOptions, available: int) -> tuple[tuple[SampleSet, ...], tuple[str, ...]]:
+    """The sets of rows that the options ask for, and notes: on sets cut short and on sets that are one.
 
-    data: Data
-    task: Task
-    evaluation: Sequence[Any] | None
-    plan: RowPlan
+    >>> sets, notes = sample_sets(CompressOptions(batch_size_list=(4, 8), batch_num_list=(1, 2, None)), 1000)
+    >>> [(one.name, one.rows) for one in sets]
+    [('4_1', 4), ('4_2', 8), ('4_None', 1000), ('8_2', 16)]
+    >>> notes
+    ('8_1 has the same rows as 4_2: one candidate.', '8_None has the same rows as 4_None: one candidate.')
+    """
+    found: dict[tuple[int, int | None], SampleSet] = {}
+    notes = []
+    by_batch = options.activation_quantize_type == MOVING
+    for name, batch_size, asked in _grid(options):
+        rows = available if asked is None else min(asked, available)
+        if asked is not None and asked > rows:
+            notes.append(f"{name} asks for {asked} rows; there are {rows}, and all of them calibrate.")
+        one = SampleSet(name, rows, batch_size)
+        same = found.setdefault((rows, batch_size if by_batch else None), one)
+        if same is not one:
+            notes.append(f"{name} has the same rows as {same.name}: one candidate.")
+    return tuple(found.values()), tuple(notes)
 
-    def examples(self, chosen: Indices) -> list[Any]:
-        """Training rows are read without their labels, which calibrate nothing."""
-        if self.plan.source == "train" and self.data.train is not None:
-            rows = self.data.train.select([int(i) for i in chosen])
-            return self.task.read(rows, self.data.columns, labelled=False) if len(rows) else []
-        rows_read = self.evaluation or ()
-        return [rows_read[int(i)] for i in chosen]
+
+def asked_rows(options: CompressOptions) -> int | None:
+    """How many calibration rows the options ask for at most; None: all there are.
+
+    >>> asked_rows(CompressOptions(batch_size_list=(4, 8))), asked_rows(CompressOptions(batch_num_list=(None,)))
+    (8, None)
+    """
+    asked = [rows for _, _, rows in _grid(options)]
+    if options.round_type == "adaround" or options.bias_correction:
+        asked.append(LEARNING)
+    counts = [rows for rows in asked if rows is not None]
+    return max(counts) if len(counts) == len(asked) else None
 
 
-def _ends(one: SampleSet) -> range:
-    return range(one.batch_size, one.rows + one.batch_size, one.batch_size)
+def calibration_order(
+    train_rows: int, eval_rows: int, *, seed: int, asked: int | None = 128, judging: int = JUDGING
+) -> RowPlan:
+    """Draw calibration rows by seed: from training rows where there are any, else from eval rows.
+
+    `asked`: see `asked_rows`. `judging`: rows to hold out; 0 where nothing is judged. Eval rows that calibrate or
+    judge leave the scoring where enough stay (`FEWEST_SCORING`, and half); else they do both, and a note says so.
+
+    >>> rows = calibration_order(0, 1000, seed=42, asked=128)
+    >>> len(rows.calibration), len(rows.judging), len(rows.scoring)
+    (128, 128, 744)
+    """
+    source, count = ("train", train_rows) if train_rows else ("eval", eval_rows)
+    drawn = np.random.default_rng(seed).permutation(count)
+    wanted = count if asked is None else min(asked, count)
+    pool, judges, judged_on_pool = _hold_out(drawn, wanted, judging)
+    scoring, notes = np.arange(eval_rows), []
+    if source == "eval" and count:
+        pool = pool[:wanted]  # the rest reports the score
+        scoring, note = _score_apart(eval_rows, pool, judges)
+        notes.append(note)
+    if judged_on_pool and count:
+        others = f"{count - wanted} others" if count > wanted else "no others"
+        notes.append(f"What is learned is judged on rows that calibrate, as there are {others}.")
+    return RowPlan(source, pool, judges, scoring, tuple(notes))
+
+
+def screening_rows(scoring: Indices, seed: int) -> Indices:
+    """The rows on which many candidates are screened, in their order: all where there are no more than 256."""
+    drawn = np.random.default_rng(seed).permutation(len(scoring))[:SCREENING]
+    return scoring[np.sort(drawn)]
+
+
+def _grid(options: CompressOptions) -> list[tuple[str, int, int | None]]:
+    """(name, batch size, rows or None for all) of each set, in the order of the lists."""
+    if options.batch_size_list is None and options.batch_num_list is None:
+        return [(f"{options.calibration_rows}", SIZES[0], options.calibration_rows)]
+    return [
+        (f"{size}_{num}", size, None if num is None else size * num)
+        for size in options.batch_size_list or SIZES
+        for num in options.batch_num_list or NUMS
+    ]
+
+
+def _hold_out(drawn: Indices, wanted: int, judging: int) -> tuple[Indices, Indices, bool]:
+    """Rows that may calibrate, rows that judge, and whether these had to be the same."""
+    held = min(judging, len(drawn) - wanted)
+    if held < min(judging, FEWEST_JUDGING):
+        return drawn, drawn[: min(judging, wanted)], True
+    return np.concatenate([drawn[:wanted], drawn[wanted + held :]]), drawn[wanted : wanted + held], False
+
+
+def _score_apart(eval_rows: int, pool: Indices, judges: Indices) -> tuple[Indices, str]:
+    """The eval rows that report the score where some of them must calibrate, and what to tell the user."""
+    start = "There are no training rows:"
+    everything = np.arange(eval_rows)
+    enough = max(FEWEST_SCORING, eval_rows / 2)
+    both = np.union1d(pool, judges)
+    if eval_rows - len(both) >= enough:
+        rest = np.setdiff1d(everything, both)
+        return rest, f"{start} {len(both)} of {eval_rows} eval rows calibrate or judge, and are not scored."
+    if eval_rows - len(pool) >= enough:
+        rest = np.setdiff1d(everything, pool)
+        also = f"{len(judges)} of those scored also judge what is learned"
+        return rest, f"{start} {len(pool)} of {eval_rows} eval rows calibrate and are not scored; {also}."
+    return everything, f"{start} {len(pool)} of {eval_rows} eval rows calibrate and also report the score."

@@ -1,47 +1,112 @@
-"""The models that candidates are made of: the user's own, and the smaller ones that pruning made of it."""
+"""The models that candidates are made of, the user's own first: each as a folder, an FP32 artifact and a graph."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+import onnx
+
+from .. import __version__, engines, tasks
+from .. import artifact as artifacts
+from ..artifact import Artifact, Graph, Manifest, sha256
+from ..deploy.export import GRAPH, export, pack
+from ..deploy.probe import probe_batches, probe_examples, probe_features, write_probe
+from ..errors import UserError
 from ..graphs.first_position import keep_first_position
+from ..graphs.plain import unfold
+from ..graphs.read import graph_path, read_graph
+from ..models.folder import ModelFolder, make_task, open_folder, read_config, read_encoder
 from ..options.compress import CompressOptions
-from ..progress import Progress
+from ..progress import SILENT, Progress
+from ..prune.dynabert import Pruned
+from ..prune.vocabulary import PrunedVocabulary
 from ..qat import Trained
-from ..quantize.skip import fits
-from ..quantize.targets import find_targets
 from ..strategy import Plan
+from ..tasks import Encoder, Task
+from ..tasks.options import TaskOptions
+from ..training.loss_settings import Criterion
 from .divide import DividedRows, Encoded
-from .pruning import Pruning, Smaller, publish_torch
-from .source import Source, open_pruned
+
+WEIGHTS = ("*.safetensors", "*.bin")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What all steps of one run share. `scratch` goes with the run; `work` stays until a result is there.
+
+    `training`: options of transformers; `criterion`: the user's loss in the place of the task's own. The seed is that
+    of the options.
+    """
+
+    options: CompressOptions
+    plans: tuple[Plan, ...]
+    rows: DividedRows
+    work: Path
+    scratch: Path
+    progress: Progress = SILENT
+    training: Mapping[str, Any] = field(default_factory=dict)
+    criterion: Criterion | None = None
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What the user named: config, task and tokenizer are read, the weights are not yet. `graph`: a bare ONNX file."""
+
+    name: str
+    folder: ModelFolder
+    graph: Path | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of its weights on disk, about what its FP32 graph takes."""
+        if self.folder.template is not None:
+            return int(sum(4 * weight.numel() for weight in self.folder.template.parameters()))
+        files = [self.graph] if self.graph else [file for kind in WEIGHTS for file in self.folder.path.glob(kind)]
+        return sum(file.stat().st_size for file in files)
 
 
 @dataclass(frozen=True)
 class Parent:
-    """A model as a graph, the plans that start from it, and the rows as its own tokenizer spells them.
+    """A model that candidates are made of, and the plans that start from it.
 
-    `smaller`: the torch model that pruning made; None for the user's own. `trained`: what was learnt by training for
-    INT8, where the graph is that of the model so trained.
+    `proto`: the graph as `graphs.read.unfold` and `graphs.first_position` leave it. `digest`: sha256 of the graph that
+    everything is made from: the file that was named, or the exported one. `made_from`: the digests of what it was made
+    from, the user's model first; none for that one itself. `name`: its folder under torch/; empty for the user's own
+    model. `pruned`, `vocabulary`, `trained`: what pruning, cutting the vocabulary and training for INT8 say of it.
+    `rows`: as its own tokenizer spells them.
     """
 
-    source: Source
-    plans: tuple[Plan, ...]
-    rows: Encoded = field(repr=False)
-    smaller: Smaller | None = None
-    skip_layers: tuple[str, ...] = ()
+    model_name: str
+    folder: ModelFolder
+    fp32: Artifact
+    proto: Any = field(repr=False)
+    digest: str
+    made_from: tuple[str, ...] = ()
+    name: str = ""
+    pruned: Pruned | None = None
+    vocabulary: PrunedVocabulary | None = None
     trained: Trained | None = None
+    plans: tuple[Plan, ...] = ()
+    rows: Encoded = field(repr=False, default=Encoded())
+    skip_layers: tuple[str, ...] = ()
+
+    @property
+    def task(self) -> Task:
+        """What the model answers."""
+        return self.folder.task
+
+    @property
+    def encoder(self) -> Encoder:
+        """Its tokenizer."""
+        return self.folder.encoder
 
     @property
     def width(self) -> str | None:
         """What its candidates bear in the place of `dynabert`."""
-        return self.smaller.pruned.name if self.smaller and self.smaller.pruned else None
-
-    @property
-    def name(self) -> str:
-        """Its folder under torch/; empty for the user's own model."""
-        return self.smaller.name if self.smaller else ""
+        return self.pruned.name if self.pruned else None
 
     @property
     def label(self) -> str:
@@ -49,39 +114,118 @@ class Parent:
         return f"{self.name} qat".strip() if self.trained else self.name
 
 
-def make_parents(
-    origin: Source,
-    plans: Sequence[Plan],
-    pruning: Pruning,
-    rows: DividedRows,
-    options: CompressOptions,
-    scratch: Path,
-    progress: Progress,
-) -> list[Parent]:
-    """Prune as the plans ask and export every model that comes of it, once; plans with equal steps share theirs."""
-    patterns = () if options.skip_layers == ("auto",) else options.skip_layers
-    found = []
-    for steps in dict.fromkeys(plan.pruning for plan in plans):
-        own = tuple(plan for plan in plans if plan.pruning == steps)
-        if not steps:
-            encoded = rows.encode(origin.task, origin.encoder)
-            found.append(Parent(origin, own, encoded, skip_layers=patterns))
-            continue
-        for smaller in pruning.models(steps):
-            place = scratch / "fp32-of" / smaller.name
-            source = open_pruned(smaller.folder, origin, place, input_dtype=options.input_dtype, progress=progress)
-            keep_first_position(source.proto)
-            publish_torch(smaller, scratch / "torch" / smaller.name)
-            encoded = rows.encode(source.task, source.encoder)
-            found.append(Parent(source, own, encoded, smaller, _fitting(patterns, source)))
-    return found
+def find_origin(model: str | Path | None, graph: str | Path | None, options: TaskOptions) -> Origin:
+    """Read config, task and tokenizer of a model folder, or of a graph: in `model`, else beside it."""
+    if graph is not None:
+        file = graph_path(graph)
+        return Origin(_name(file), _open(model or _beside(file), options), file)
+    if model is None:
+        raise UserError("A model is needed.", hint="Name its folder, or a graph with --input_infer_model_path.")
+    if artifacts.is_artifact(model):
+        inner = Path(model) / GRAPH
+        hint = f"Or from its graph: --input_infer_model_path {inner}" if inner.is_file() else None
+        what = "This is an artifact already; compress starts from the fine-tuned model folder."
+        raise UserError(what, where=str(model), hint=hint)
+    return Origin(Path(model).resolve().name, open_folder(model, options))
 
 
-def _fitting(patterns: Sequence[str], source: Source) -> tuple[str, ...]:
-    """The patterns that name a layer here: with fewer layers one of the user's own model may name none."""
-    if not patterns:
-        return ()
-    targets = find_targets(source.proto)
-    names = [*(layer.name for layer in targets.layers), *targets.left_float]
-    names += [tensor.name for tensor in source.proto.graph.initializer]
-    return tuple(pattern for pattern in patterns if any(fits(name, pattern) for name in names))
+def open_origin(origin: Origin, place: Path, *, input_dtype: str = "int64", progress: Progress = SILENT) -> Parent:
+    """Export the model folder, or read the bare graph; both are compared with what they come from."""
+    folder = origin.folder
+    if origin.graph is None:
+        return Parent(origin.name, folder, *_export(folder, place, input_dtype, progress))
+    proto = read_graph(origin.graph)
+    fp32 = _artifact_of(proto, origin.graph, folder, place)
+    keep_first_position(proto)
+    return Parent(origin.name, folder, fp32, proto, sha256(origin.graph))
+
+
+def open_made(folder: ModelFolder, parent: Parent, place: Path, run: Run) -> Parent:
+    """Export a model that was made of a parent, and compare it with torch as the parent was."""
+    fp32, proto, digest = _export(folder, place, run.options.input_dtype, run.progress)
+    made_from = (*parent.made_from, parent.digest)
+    return replace(parent, folder=folder, fp32=fp32, proto=proto, digest=digest, made_from=made_from)
+
+
+def _export(folder: ModelFolder, place: Path, input_dtype: str, progress: Progress) -> tuple[Artifact, Any, str]:
+    """The artifact, its graph in plain form, and the digest of that file."""
+    fp32 = export(folder, place, input_dtype=input_dtype, progress=progress).artifact
+    proto = unfold(onnx.load(fp32.path(GRAPH)))
+    keep_first_position(proto)
+    return fp32, proto, sha256(fp32.path(GRAPH))
+
+
+def _beside(file: Path) -> Path:
+    """The folder with the graph's config and tokenizer: its own, or the one above as optimum lays it out."""
+    for folder in (file.parent, file.resolve().parent.parent):
+        if (folder / "config.json").is_file():
+            return folder
+    raise UserError(
+        "There is no config.json beside the graph, so that its task and tokenizer are not known.",
+        where=str(file),
+        hint="Name the model's folder too.",
+    )
+
+
+def _name(file: Path) -> str:
+    """A graph's own name, or that of its folder where it has the usual one: NAME/model.onnx, NAME/onnx/model.onnx."""
+    if file.stem != Path(GRAPH).stem:
+        return file.stem
+    folder = file.resolve().parent
+    return (folder.parent if folder.name == Path(GRAPH).parent.name else folder).name or file.stem
+
+
+def _open(path: str | Path, options: TaskOptions) -> ModelFolder:
+    """Open the folder of a graph; an artifact's own settings (length, metric …) are the defaults."""
+    if not artifacts.is_artifact(path):
+        return open_folder(path, options)
+    manifest = artifacts.read(path).manifest
+    settings = tasks.to_json(tasks.from_json(manifest.task))
+    config = read_config(path)
+    task = make_task(settings.pop("name"), settings, options, config, where=str(path))
+    return ModelFolder(Path(path), config, task, read_encoder(path, config), provenance=manifest.provenance)
+
+
+def _artifact_of(proto: Any, file: Path, folder: ModelFolder, place: Path) -> Artifact:
+    (place / GRAPH).parent.mkdir(parents=True)
+    onnx.save_model(proto, place / GRAPH)
+    engine = engines.load(engines.REFERENCE, place / GRAPH)
+    task, encoder = folder.task, folder.encoder
+    probed = probe_features(task, encoder, probe_examples(task))
+    _check_outputs(engine, probe_batches(probed, encoder.pad_id)[0], task, file)
+    write_probe(place / "probe.npz", probed, encoder.pad_id, fp32=engine)
+    dtype = proto.graph.input[0].type.tensor_type.elem_type
+    manifest = Manifest(
+        task=tasks.to_json(task),
+        model_type=str(folder.config["model_type"]),
+        inputs=engine.inputs,
+        input_dtype="int32" if dtype == onnx.TensorProto.INT32 else "int64",
+        pad_token_id=encoder.pad_id,
+        graphs=(Graph(GRAPH, engines.GRAPH_ENGINES, "fp32"),),
+        provenance=folder.provenance,
+        tersely_version=__version__,
+    )
+    pack(place, folder, manifest)
+    return artifacts.read(place)
+
+
+def _check_outputs(engine: Any, batch: Any, task: Task, file: Path) -> None:
+    """Run one batch; refuse a graph that the model does not fit: too few rows in its tables, or other outputs."""
+    try:
+        outputs = engine.run(batch)
+    except Exception as error:  # its exceptions share no base class but this one
+        reason = str(error).splitlines()[0]
+        what = f"The graph does not run on what the tokenizer gives: {reason}"
+        raise UserError(what, where=str(file), hint="Do the two belong together?") from error
+    rows, length = batch["input_ids"].shape
+    shape = (rows,) if task.facts.answers_for == "row" else (rows, length)
+    one = len(task.outputs) == 1
+    expected = (*shape, len(task.labels)) if one else shape
+    if [array.shape for array in outputs] != [expected] * len(task.outputs):
+        shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in zip(engine.outputs, outputs, strict=True))
+        raise UserError(
+            f"The graph does not give what {task.name} needs ({', '.join(task.outputs)} "
+            f"{list(expected)}). Got: {shapes}.",
+            where=str(file),
+            hint="Does the graph belong to this config.json?",
+        )

@@ -1,8 +1,9 @@
-"""What a compress run found, in plain types: the content of `result.json`."""
+"""What a compress run found, in plain types: the content of `result.json`, with the answers that changed."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,17 @@ import numpy as np
 from .. import __version__
 from ..engines.cpu import cpu
 from ..measure.score import Comparison, Score
+from ..qat import Trained
 from ..quant_map import REASONS, QuantMap
-from ..quantize.saturation import unsafe_pairs
-from .changes import changes, confusion
-from .measured import Measured
+from ..quantize.weights import unsafe_pairs
+from ..tasks import Task
+from .choice import Measured
 from .parents import Parent
 from .result import CompressionResult
+
+SHOWN, LONGEST, MOST_LABELS, MOST_WORDS = 20, 280, 30, 12
+"""Changed rows to tell of, characters of a text, labels of a matrix that can still be read, words of a sentence."""
+VERDICTS = ("worse", "neither", "better")
 
 
 def as_json(result: CompressionResult) -> dict[str, Any]:
@@ -25,7 +31,7 @@ def as_json(result: CompressionResult) -> dict[str, Any]:
     metric = task.metrics[task.metric]
     return {
         "tersely_version": __version__,
-        "model": result.source.name,
+        "model": result.source.model_name,
         "task": task.name,
         "metric": task.metric,
         "greater_is_better": metric.greater_is_better,
@@ -46,20 +52,20 @@ def as_json(result: CompressionResult) -> dict[str, Any]:
         "rule": result.choice.rule,
         "max_drop": result.max_drop,
         "met_max_drop": result.met,
-        "pruned": [_parent(one) for one in result.parents if one.smaller and not one.trained],
-        "trained": [_trained(one) for one in result.parents if one.trained],
+        "pruned": [_parent(one) for one in result.parents if one.name and not one.trained],
+        "trained": [_trained(one, one.trained) for one in result.parents if one.trained],
         "candidates": [_candidate(one, result) for one in result.candidates],
         "same": dict(result.same),
         "screened_out": [
             {
                 "name": one.name,
-                "strategy": one.strategy,
+                "strategy": one.candidate.plan.name,
                 "same_answer": one.fidelity,
                 "mean_abs_logit_change": one.logit_change,
             }
             for one in result.screened
         ],
-        "layers": layers(result.best.candidate.quant_map),
+        "layers": _layers(result.best.candidate.quant_map),
         "reasons": REASONS,
         "sensitivity": dict(result.sensitivity),
         "changes": changes(result),
@@ -74,13 +80,7 @@ def as_json(result: CompressionResult) -> dict[str, Any]:
     }
 
 
-def parent_name(one: Measured, result: CompressionResult) -> str | None:
-    """The pruned model that a candidate was made of; None: the user's own."""
-    found = next((parent for parent in result.parents if parent.source is one.candidate.source), None)
-    return found.name or None if found else None
-
-
-def layers(quant_map: QuantMap) -> list[dict[str, Any]]:
+def _layers(quant_map: QuantMap) -> list[dict[str, Any]]:
     """What became of every layer, table and product of a map."""
     found: list[dict[str, Any]] = []
     for name, layer in quant_map.layers.items():
@@ -112,7 +112,7 @@ def _candidate(one: Measured, result: CompressionResult) -> dict[str, Any]:
     return {
         "name": one.name,
         "strategy": one.candidate.plan.name,
-        "model": parent_name(one, result),
+        "model": one.candidate.parent.name or None,
         "path": f"candidates/{one.name}",
         "engine": one.engine,
         "emulated": one.emulated,
@@ -135,30 +135,26 @@ def _candidate(one: Measured, result: CompressionResult) -> dict[str, Any]:
 
 def _parent(one: Parent) -> dict[str, Any]:
     """A model that pruning made: how, its shape, and what it scored in torch when it was chosen among its steps."""
-    if one.smaller is None:
-        raise ValueError("Only what pruning made is told of.")
-    pruned, vocabulary = one.smaller.pruned, one.smaller.vocabulary
-    told: dict[str, Any] = {"name": one.name, "path": f"torch/{one.name}", "sha256": one.source.digest}
-    told["size"] = one.source.fp32.loaded_bytes(one.source.fp32.manifest.graphs[0])
+    pruned, vocabulary = one.pruned, one.vocabulary
+    found: dict[str, Any] = {"name": one.name, "path": f"torch/{one.name}", "sha256": one.digest}
+    found["size"] = one.fp32.loaded_bytes(one.fp32.manifest.graphs[0])
     if pruned is not None:
-        told |= {"width": str(pruned.width), "depth": str(pruned.depth), "shape": pruned.shape.to_json()}
-        told |= {"torch_score": pruned.score.value, "step": pruned.step}
+        found |= {"width": str(pruned.width), "depth": str(pruned.depth), "shape": pruned.shape.to_json()}
+        found |= {"torch_score": pruned.score.value, "step": pruned.step}
     if vocabulary is not None:
         plain = vocabulary.as_json()
-        told["vocabulary"] = {name: value for name, value in plain.items() if name != "folder"}
-    return told
+        found["vocabulary"] = {name: value for name, value in plain.items() if name != "folder"}
+    return found
 
 
-def _trained(one: Parent) -> dict[str, Any]:
+def _trained(one: Parent, trained: Trained) -> dict[str, Any]:
     """A model that was trained for INT8: its strategies, the step, and what it scored in torch, fake-quantized."""
-    if one.trained is None:
-        raise ValueError("Only what was trained is told of.")
     return {
         "model": one.name or None,
         "strategies": [plan.name for plan in one.plans],
-        "sha256": one.source.digest,
-        "torch_score": one.trained.score.value,
-        "step": one.trained.step,
+        "sha256": one.digest,
+        "torch_score": trained.score.value,
+        "step": trained.step,
     }
 
 
@@ -182,3 +178,101 @@ def _comparison(compared: Comparison) -> dict[str, Any]:
         "same_answer": compared.same_answer,
         "mean_abs_logit_change": compared.mean_abs_logit_change,
     }
+
+
+def changes(result: CompressionResult) -> dict[str, Any]:
+    """Count the changed answers and tell of the worst: place, texts, both answers and the gold."""
+    task, examples = result.source.task, result.rows.scoring
+    before, after = result.fp32.answers.by_row, result.best.answers.by_row
+    equal = task.agreement(before, after)
+    changed = [int(row) for row in np.flatnonzero(equal[:, 0] < equal[:, 1])]
+    found: dict[str, Any] = {"rows": len(examples), "changed": len(changed)}
+    gains = None
+    if result.best.statistics is not None:
+        gains = task.rightness(examples, after) - task.rightness(examples, before)
+        found |= {"worse": int((gains[changed] < 0).sum()), "better": int((gains[changed] > 0).sum())}
+    worst = changed if gains is None else sorted(changed, key=lambda row: (float(gains[row]), row))
+    places = result.rows.places
+    shown = []
+    for row in worst[:SHOWN]:
+        one: dict[str, Any] = {"where": places[row] if places else f"row {row + 1}"}
+        one["texts"] = texts(examples[row], before[row])
+        one |= answered(task, examples[row], before[row], after[row], labelled=gains is not None)
+        if gains is not None:
+            one["verdict"] = VERDICTS[int(np.sign(gains[row])) + 1]
+        shown.append(one)
+    return {**found, "shown": shown}
+
+
+def confusion(result: CompressionResult) -> dict[str, Any] | None:
+    """How often each label (by row) was answered with which (by column); None where that has no meaning."""
+    task = result.source.task
+    one_label = task.loss == "single_label_classification" and result.best.statistics is not None
+    if not one_label or len(task.labels) > MOST_LABELS:
+        return None
+    golds = [example.gold for example in result.rows.scoring]
+    both = {"fp32": result.fp32.answers.by_row, "best": result.best.answers.by_row}
+    found: dict[str, Any] = {"labels": list(task.labels)}
+    for name, answers in both.items():
+        counts = np.zeros((len(task.labels), len(task.labels)), int)
+        np.add.at(counts, (golds, [answer.value for answer in answers]), 1)
+        found[name] = counts.tolist()
+    return found
+
+
+def texts(example: Any, answer: Any = None) -> dict[str, str]:
+    """What a row says, by name, cut to a length that can be read; a context around the answer. Ids say nothing."""
+    found = {name: getattr(example, name, None) for name in ("text", "text_pair", "question", "context")}
+    at = getattr(answer, "start", 0)
+    kept = {name: text for name, text in found.items() if isinstance(text, str) and text}
+    return {name: cut(text, at if name == "context" else 0) for name, text in kept.items()}
+
+
+def cut(text: str, at: int = 0, longest: int = LONGEST) -> str:
+    """The part of a text around a place, with dots where something is missing.
+
+    >>> cut("one two three", longest=8), cut("one two three", 8, longest=5)
+    ('one two…', '…o thr…')
+    """
+    start = max(0, min(at - longest // 2, len(text) - longest))
+    end = start + longest
+    return f"{'…' if start else ''}{text[start:end].strip()}{'…' if end < len(text) else ''}"
+
+
+def answered(task: Task, example: Any, before: Any, after: Any, *, labelled: bool) -> dict[str, Any]:
+    """Both answers in words, and the gold where there is one; of tags only those that changed."""
+    gold = example.gold if labelled else None
+    if hasattr(before, "tags"):
+        differ = [i for i, pair in enumerate(zip(before.tags, after.tags, strict=True)) if pair[0] != pair[1]]
+        words = getattr(before, "words", None) or [str(i + 1) for i in range(len(before.tags))]
+        said = {"fp32": before.tags, "best": after.tags, **({} if gold is None else {"gold": gold})}
+        return {name: _tags(words, tags, differ) for name, tags in said.items()}
+    both = {"fp32": _said(task, before), "best": _said(task, after)}
+    return both if gold is None else {**both, "gold": _gold(task, gold)}
+
+
+def _tags(words: Sequence[str], tags: Sequence[str], places: Sequence[int]) -> str:
+    more = f" and {len(places) - MOST_WORDS} more" if len(places) > MOST_WORDS else ""
+    return ", ".join(f"{words[i]} {tags[i]}" for i in places[:MOST_WORDS]) + more
+
+
+def _said(task: Task, answer: Any) -> str:
+    said = str(answer.in_words())
+    return said if task.labels else cut(said)  # an answer to a question may be long
+
+
+def _gold(task: Task, gold: Any) -> str:
+    if isinstance(gold, tuple) and hasattr(gold, "_fields"):
+        return " to ".join(map(str, gold))
+    if not task.labels:  # a question: several golds may be right
+        return cut(" / ".join(dict.fromkeys(text for text, _ in gold))) or "no answer"
+    return _value(task, gold)
+
+
+def _value(task: Task, value: Any) -> str:
+    """A label, several, or a number."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, tuple):
+        return ", ".join(name for name, on in zip(task.labels, value, strict=True) if on) or "no label"
+    return str(task.labels[value])

@@ -10,11 +10,10 @@ from typing import Any
 from ..errors import Failure
 from ..measure.score import Score
 from ..report import REPORTS
-from .choice import Choice, Screened
+from .choice import Choice, Measured
 from .divide import DividedRows
-from .measured import Baseline, Measured, Tested
+from .evaluator import Baseline, Tested
 from .parents import Parent
-from .source import Source
 
 
 @dataclass(frozen=True)
@@ -32,13 +31,13 @@ class CompressionResult:
     choice: Choice
     fp32: Baseline
     rows: DividedRows = field(repr=False)
-    source: Source = field(repr=False)
+    source: Parent = field(repr=False)
     parents: tuple[Parent, ...] = field(repr=False)
     pareto: tuple[str, ...]
     output_dir: Path
     same: Mapping[str, str]
     notes: tuple[str, ...]
-    screened: tuple[Screened, ...] = ()
+    screened: tuple[Measured, ...] = ()
     sensitivity: Mapping[str, float] = field(default_factory=dict)
     test: Tested | None = None
     max_drop: float | None = None

@@ -4,36 +4,33 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence, Set
+import shutil
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from .. import artifact as artifacts
+from ..deploy.card import score_note
 from ..errors import UserError, wrong_option
-from ..graphs.first_position import keep_first_position
 from ..options.compress import CompressOptions
 from ..options.effects import check, check_training, resolve, trains
 from ..progress import SILENT, Progress
 from ..report import draw_reports
 from ..strategy import Plan, check_rows
-from ..tasks.options import TaskOptions
-from ..training.loss_settings import Criterion
-from .choice import ROUNDING
+from .candidate import Candidate, link_artifact, seal_candidate
+from .choice import ROUNDING, Measured, choose, pareto
 from .divide import Data, UnreadData, divide_rows
-from .int8_training import check_int8_training, train_parents
-from .make import check_makeable
-from .measured import Baseline
-from .output import Output
-from .parents import make_parents
-from .pruning import Pruning, check_pruning, forget_training
+from .evaluator import Baseline, Evaluator
+from .make_candidates import CandidateMaker, check_makeable, equal
+from .make_parents import check_int8_training, check_pruning, make_parents
+from .output import OutputFolder
+from .parents import Origin, Run, find_origin, open_origin
 from .report import as_json
+from .request import Request
 from .result import CompressionResult
-from .search import Search
-from .settings import settings
-from .source import Origin, find_origin, open_source
-from .trial import Trial
 
-__all__ = ["CompressionResult", "Data", "UnreadData", "compress"]
+__all__ = ["CompressionResult", "Data", "Request", "UnreadData", "compress"]
 
 SMALLEST = 0.25
 """What a candidate takes of the FP32 model's size, at least."""
@@ -41,70 +38,97 @@ TRAINING = 4
 """How many times the model's size a training takes at least: a checkpoint has weights and two moments of each."""
 
 
-def compress(
-    model: str | Path | Origin | None,
-    output_dir: str | Path,
-    data: Data | UnreadData,
-    options: CompressOptions | None = None,
-    *,
-    training: Mapping[str, Any] | None = None,
-    task_options: TaskOptions | None = None,
-    given: Set[str] = frozenset(),
-    overwrite: bool = False,
-    progress: Progress = SILENT,
-    criterion: Criterion | None = None,
-    command: Sequence[str] | None = None,
-) -> CompressionResult:
-    """Make a fine-tuned model smaller in every way that the options ask for, and keep the best.
+def compress(request: Request, progress: Progress = SILENT) -> CompressionResult:
+    """Make a fine-tuned model smaller in every way that the request's options ask for, and keep the best.
 
-    `model`: a folder, or what `find_origin` would make of it. `data` holds the rows that train, calibrate, choose and
-    report; those that are not read yet are read once options, output folder and model have been checked. `training`:
-    options of transformers, for plans that train; `criterion`: the user's loss in the place of the task's own. `given`:
-    names of options that the user set; those that can have no effect are refused. Needs a few minutes for a small
-    encoder, with `dynabert` and `qat` their training besides; the model folder is not changed. A run that was killed
-    while it trained, or later, goes on from there when it is started again. `command`: the words that were typed, for
-    those who want to run it again.
+    Needs a few minutes for a small encoder, with `dynabert` and `qat` their training besides; the model folder is not
+    changed. A run that was killed while it trained, or later, goes on from there when it is started again.
     """
-    options, training = options or CompressOptions(), training or {}
+    options, training, criterion = request.options, request.training, request.criterion
     plans, notes = resolve(options, options.plans())
-    scored = data.evaluation is not None
-    _check_columns(data)
-    check(options, plans, given, scored=scored, bounds=(-math.inf, math.inf))
+    scored = request.data.evaluation is not None
+    _check_columns(request.data)
+    check(options, plans, request.set_options, scored=scored, bounds=(-math.inf, math.inf))
     check_training(training, plans)
-    check_rows(plans, train=data.train is not None, evaluation=scored)
-    output = Output(output_dir, overwrite=overwrite)
-    origin = model
+    check_rows(plans, train=request.data.train is not None, evaluation=scored)
+    output = OutputFolder(request.output_dir, overwrite=request.overwrite)
+    origin = request.model
     if not isinstance(origin, Origin):
-        origin = find_origin(origin, options.input_infer_model_path, task_options or TaskOptions())
+        origin = find_origin(origin, options.input_infer_model_path, request.task_options)
     task = origin.folder.task
-    check(options, plans, given, scored=scored, bounds=task.metrics[task.metric].bounds)
-    data = data.read() if isinstance(data, UnreadData) else data
-    asked = settings(options, data, given=given, training=training, task_options=task_options, command=command)
+    check(options, plans, request.set_options, scored=scored, bounds=task.metrics[task.metric].bounds)
+    data = request.data.read() if isinstance(request.data, UnreadData) else request.data
+    asked = request.settings(data)
     rows = divide_rows(data, origin.folder, options, plans)
     smaller = check_pruning(origin.folder, options, plans, training)
     check_int8_training(origin.folder, options, plans, training)
     output.expect_room(_room(origin, plans, smaller))
     notes = (*notes, *rows.notes)
     with output:
-        source = open_source(origin, output.scratch, input_dtype=options.input_dtype, progress=progress)
-        for note in notes:  # now that nothing more can be wrong with what was given
-            progress.say(note)
-        keep_first_position(source.proto)
-        check_makeable(source.proto, plans, options)
-        trial = Trial(source, rows, output.scratch, progress, options.seed)
-        _check_origin(trial.fp32, options)
-        if not options.resume_from_checkpoint:
-            forget_training(output.work)
-        groups = frozenset(plan.pruning for plan in plans)
-        places = (output.work, output.scratch)
-        pruning = Pruning(origin.folder, rows, options, training, groups, *places, progress, criterion)
-        parents = make_parents(source, plans, pruning, rows, options, output.scratch, progress)
-        parents = train_parents(parents, pruning, output.scratch)
-        result = Search(source, parents, rows, options, trial, output, progress).tell(notes)
-        result = replace(result, settings=asked)
+        run = Run(options, plans, rows, output.work, output.scratch, progress, training, criterion)
+        result = replace(_find_best(origin, run, notes, output.place), settings=asked)
         content = as_json(result)
         output.publish(content, _reports(content, progress))
     return result
+
+
+def _find_best(origin: Origin, run: Run, notes: Sequence[str], output_dir: Path) -> CompressionResult:
+    """Open the model, make others of it, candidates of all; measure and choose. What is chosen lies in the scratch."""
+    options, task = run.options, origin.folder.task
+    model = open_origin(origin, run.scratch / "fp32", input_dtype=options.input_dtype, progress=run.progress)
+    for note in notes:  # now that nothing more can be wrong with what was given
+        run.progress.say(note)
+    check_makeable(model.proto, run.plans, options)
+    evaluator = Evaluator(model, run)
+    _check_origin(evaluator.fp32, options)
+    if not options.resume_from_checkpoint:
+        shutil.rmtree(run.work, ignore_errors=True)
+    parents = make_parents(model, run)
+    maker = CandidateMaker(parents, run)
+    candidates, same = maker.make_all()
+    measured = evaluator.measure_all(candidates)
+    more = maker.make_more(candidates)
+    while not any(one.is_within(options.max_drop) for one in measured) and (others := next(more, None)) is not None:
+        measured += evaluator.measure_all([one for one in others if not _is_known(one, measured)])
+    measured = evaluator.time(measured)
+    chosen = choose(measured, task.metrics[task.metric].value, options.max_drop)
+    best = next(one for one in measured if one.name == chosen.best)
+    weighed, test = evaluator.weigh(best), evaluator.test(best)
+    sealed = [_seal(weighed if one is best else one, evaluator, run, output_dir) for one in measured]
+    link_artifact(artifacts.read(best.candidate.folder, verify=False), run.scratch / "best")
+    return CompressionResult(
+        best=next(one for one in sealed if one.name == chosen.best),
+        candidates=tuple(sealed),
+        choice=chosen,
+        fp32=evaluator.fp32,
+        rows=run.rows,
+        source=model,
+        parents=tuple(parents),
+        pareto=pareto(measured),
+        output_dir=output_dir,
+        same=same,
+        notes=tuple(notes),
+        screened=tuple(evaluator.screened),
+        sensitivity=maker.harm.get(best.candidate.parent.label, {}),
+        test=test,
+        max_drop=options.max_drop,
+        met=best.is_within(options.max_drop),
+    )
+
+
+def _is_known(one: Candidate, measured: Sequence[Measured]) -> bool:
+    """Whether the same model with the same integers was measured already."""
+    others = (other.candidate for other in measured if other.candidate.parent is one.parent)
+    return any(equal(one.quant_map, other.quant_map) for other in others)
+
+
+def _seal(one: Measured, evaluator: Evaluator, run: Run, output_dir: Path) -> Measured:
+    """Make the artifact of a candidate; from here on it lies where it will be published."""
+    stamped = {**score_note(one.score, one.engine), "on": run.rows.chosen_on} if one.score else None
+    artifact = seal_candidate(one.candidate, run.rows.scoring, stamped, evaluator.runners(one.candidate))
+    size = sum(path.stat().st_size for path in artifact.folder.rglob("*") if path.is_file())
+    place = output_dir / "candidates" / one.name
+    return replace(one, folder_size=size, candidate=replace(one.candidate, folder=place))
 
 
 def _room(origin: Origin, plans: Sequence[Plan], smaller: int) -> int:

@@ -1,9 +1,9 @@
 """Files to rows: one file per format; `read` is the door, `Rows` is all that comes out."""
 
 from .dataset import from_dataset
-from .labels import discover_labels, label_text, labels_beside
+from .labels import discover_labels, labels_beside
 from .locate import find_split, locate, split_file
-from .read import FORMATS, iter_records, read, read_dataset, read_glue
+from .read import FORMATS, iter_records, read, read_dataset
 from .rows import Rows
 
 __all__ = [
@@ -13,11 +13,9 @@ __all__ = [
     "find_split",
     "from_dataset",
     "iter_records",
-    "label_text",
     "labels_beside",
     "locate",
     "read",
     "read_dataset",
-    "read_glue",
     "split_file",
 ]

@@ -15,15 +15,6 @@ Record = Mapping[str, Any]
 NO_AGREEMENT = "-"  # annotators of ocnli and cmnli did not agree
 
 
-def rule_of(task: str) -> Callable[[Record, str], Record]:
-    """Give the rule (record, place) -> {"text"[, "text_pair"][, "label"]} of a task.
-
-    >>> rule_of("csl")({"keyword": ["a", "b"], "abst": "c", "label": 1}, "train.json:1")
-    {'text': 'a b', 'text_pair': 'c', 'label': '1'}
-    """
-    return RULES[task]
-
-
 def recognise(record: Record) -> str | None:
     """Name the task whose records cannot be mistaken for plain ones.
 
@@ -65,7 +56,11 @@ def pair(record: Record, where: str) -> Record:
 
 
 def keywords(record: Record, where: str) -> Record:
-    """Do they fit the abstract? Keywords joined by blanks, then the abstract."""
+    """Do they fit the abstract? Keywords joined by blanks, then the abstract.
+
+    >>> keywords({"keyword": ["a", "b"], "abst": "c", "label": 1}, "train.json:1")
+    {'text': 'a b', 'text_pair': 'c', 'label': '1'}
+    """
     words = field(record, "keyword", where)
     if not isinstance(words, list | str):
         raise UserError("The field 'keyword' must be a list.", where=where)
@@ -111,3 +106,4 @@ RULES: Mapping[str, Callable[[Record, str], Record]] = {
     "cluewsc2020": coreference,
     "csl": keywords,
 }
+"""Of each task the rule (record, place) -> {"text"[, "text_pair"][, "label"]}."""

@@ -99,8 +99,7 @@ def check_columns(word_at: int, tag_at: int, width: int, where: str) -> None:
 def wrong_width(fields: list[str], width: int, tabs: bool, where: str) -> UserError:
     """Say what is missing from a row, or what is too much."""
     if len(fields) == 1 and width > 1:
-        return UserError(
-            f"The word '{fields[0]}' has no tag.", where=where, hint="Every line needs a word and a tag, or none does."
-        )
+        hint = "Every line needs a word and a tag, or none does."
+        return UserError(f"The word '{fields[0]}' has no tag.", where=where, hint=hint)
     hint = "Check for a stray tab." if tabs else "A word with a blank in it needs tabs between columns."
     return UserError(f"The row has {len(fields)} columns, {width} expected.", where=where, hint=hint)

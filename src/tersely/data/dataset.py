@@ -64,7 +64,7 @@ def with_names(record: Mapping[str, Any], named: Mapping[str, list[str]], where:
 
     def name(number: Any, names: list[str]) -> Any:
         if isinstance(number, list):
-            return [name(one, names) for one in number]
+            return [name(part, names) for part in number]
         if not isinstance(number, int):
             return number
         if not UNLABELLED <= number < len(names):

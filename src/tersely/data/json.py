@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import UserError
 from . import squad
-from .lines import beginning, lines, whole
+from .lines import beginning, lines, read_text
 
 BLANK = " \t\r\n"
 SURROGATE = "\\ud"
@@ -26,7 +26,7 @@ def records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     if is_lines(path):
         yield from line_records(path)
         return
-    text = whole(path)
+    text = read_text(path)
     suspect = SURROGATE in text.lower()
     line = counted = count = 0
     articles: list[tuple[int, Mapping[str, Any]]] = []

@@ -69,6 +69,6 @@ def in_order(found: Iterable[str]) -> tuple[str, ...]:
     (('9', '10'), ('B-PER', 'O'))
     """
     found = set(found)
-    if all(NUMBER.fullmatch(one) for one in found):
-        return tuple(sorted(found, key=lambda one: (float(one), one)))
+    if all(NUMBER.fullmatch(label) for label in found):
+        return tuple(sorted(found, key=lambda label: (float(label), label)))
     return tuple(sorted(found))

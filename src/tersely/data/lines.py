@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from ..errors import UserError, existing
 
@@ -50,7 +50,20 @@ def bare_lines(path: str | Path) -> Iterator[Placed]:
         yield number, line.removesuffix("\n").removesuffix("\r")
 
 
-def whole(path: str | Path) -> str:
+def text_records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    r"""Read plain text: give (line, {"text": line}), blank lines passed over.
+
+    >>> import tempfile; file = Path(tempfile.mkdtemp()) / "a.txt"
+    >>> _ = file.write_text("good\n\nbad\n")
+    >>> list(text_records(file))
+    [(1, {'text': 'good'}), (3, {'text': 'bad'})]
+    """
+    for number, line in bare_lines(path):
+        if line.strip():
+            yield number, {"text": line}
+
+
+def read_text(path: str | Path) -> str:
     """Give the text of a whole file, byte-order mark taken off."""
     return "".join(line for _, line in lines(path))
 
@@ -86,9 +99,6 @@ def opened(path: str | Path) -> Iterator[BinaryIO]:
 
 def not_utf_8(error: UnicodeDecodeError, path: str | Path, number: int, offset: int) -> UserError:
     """Say which byte is wrong; `offset` is where the line starts in the file."""
-    utf_16 = number == 1 and error.object.startswith(UTF_16)
-    return UserError(
-        f"The file is not UTF-8: byte 0x{error.object[error.start]:02x} at offset {offset + error.start}.",
-        where=f"{path}:{number}",
-        hint=f"Convert it: iconv -f {'UTF-16' if utf_16 else 'ENCODING'} -t UTF-8.",
-    )
+    encoding = "UTF-16" if number == 1 and error.object.startswith(UTF_16) else "ENCODING"
+    what = f"The file is not UTF-8: byte 0x{error.object[error.start]:02x} at offset {offset + error.start}."
+    return UserError(what, where=f"{path}:{number}", hint=f"Convert it: iconv -f {encoding} -t UTF-8.")

@@ -39,16 +39,9 @@ def locate(name: str, data_dir: str | Path | None = None) -> Path:
             if folder.is_dir() and wanted in (plain(folder.name), plain(folder.name).removesuffix("public")):
                 return folder
     known = () if plain(wanted) in map(plain, known_names()) else (nearest(name, known_names()),)
-    raise UserError(
-        f"There is no data set '{name}' in {', '.join(map(str, places))}. Nothing is downloaded here.",
-        where="dataset",
-        hint=" ".join(
-            (
-                *known,
-                f"Put its files (train.*, dev.*, test.*) in {root / task_of(name)}, or set data_dir or {VARIABLE}.",
-            )
-        ),
-    )
+    what = f"There is no data set '{name}' in {', '.join(map(str, places))}. Nothing is downloaded here."
+    put = f"Put its files (train.*, dev.*, test.*) in {root / task_of(name)}, or set data_dir or {VARIABLE}."
+    raise UserError(what, where="dataset", hint=" ".join((*known, put)))
 
 
 def split_file(folder: str | Path, split: str) -> Path:

@@ -35,8 +35,8 @@ def records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
                     number += 1
                     yield number, with_names(record, named, f"{path}:{number}")
     except (pyarrow.ArrowException, OSError) as error:
-        told = str(error).splitlines()[0]
-        raise UserError(f"The parquet file cannot be read: {told}", where=str(path)) from error
+        reason = str(error).splitlines()[0]
+        raise UserError(f"The parquet file cannot be read: {reason}", where=str(path)) from error
     if not number:
         raise UserError("The file holds no rows.", where=str(path))
 

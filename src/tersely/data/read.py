@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError, existing, nearest
-from . import clue, conll, csv, glue, json, parquet, squad, text, tsv
-from .header import is_header
-from .lines import beginning
+from . import clue, conll, glue, json, parquet, squad
+from .lines import beginning, text_records
 from .locate import known_names, known_task, locate, plain, split_file, task_of
 from .rows import Rows
+from .table import csv_records, is_header, tsv_records
 
 Record = Mapping[str, Any]
 Placed = Iterator[tuple[int, Record]]
@@ -30,13 +30,13 @@ class Format:
 
 
 FORMATS: Mapping[str, Format] = {
-    "csv": Format(csv.records, (".csv",), ("header", "delimiter")),
-    "tsv": Format(tsv.records, (".tsv", ".tab"), ("header",)),
+    "csv": Format(csv_records, (".csv",), ("header", "delimiter")),
+    "tsv": Format(tsv_records, (".tsv", ".tab"), ("header",)),
     "json": Format(json.records, (".json",)),
     "jsonl": Format(json.line_records, (".jsonl", ".ndjson")),
     "parquet": Format(parquet.records, (".parquet",)),
     "conll": Format(conll.records, (".conll", ".bio", ".iob", ".bmes", ".bioes"), ("word_column", "tag_column")),
-    "text": Format(text.records, ()),
+    "text": Format(text_records, ()),
 }
 TAG = re.compile(r"O|[BIESMLU]([-_].+)?")
 
@@ -63,7 +63,10 @@ def read(
     >>> read(file).records
     ({'text': 'good', 'label': '1'},)
     """
-    file = file_of(path, split)
+    file = existing(path, "file")
+    if split is not None and not file.is_dir():
+        raise UserError("The 'split' option needs a folder; this is a file.", where=str(file), hint="Leave it out.")
+    file = file if split is None else split_file(file, split)
     options = {"header": header, "delimiter": delimiter, "word_column": word_column, "tag_column": tag_column}
     rows = Rows.collect(str(file), iter_records(file, format=format, dataset=dataset, **options))
     if not rows:
@@ -79,10 +82,10 @@ def iter_records(
     kind = format or format_of(path)
     if kind not in FORMATS:
         raise UserError(f"There is no format '{kind}'.", where=str(path), hint=nearest(kind, FORMATS))
-    given = {name: value for name, value in options.items() if value is not None}
-    for name in given.keys() - set(FORMATS[kind].options):
+    are_set = {name: value for name, value in options.items() if value is not None}
+    for name in are_set.keys() - set(FORMATS[kind].options):
         raise UserError(f"The '{name}' option means nothing to {kind} files.", where=str(path), hint="Leave it out.")
-    records = FORMATS[kind].records(path, **given)
+    records = FORMATS[kind].records(path, **are_set)
     first = next(records, None)
     if first is None:
         return iter(())
@@ -99,33 +102,16 @@ def read_dataset(name: str, split: str, data_dir: str | Path | None = None) -> R
     return read(folder, split=split, dataset=task)
 
 
-def read_glue(folder: str | Path, task: str | None, split: str) -> Rows:
-    """Read a split of a folder in GLUE's layout; None: the task is recognised from the files."""
-    rows = read(folder, split=split, dataset=task, format="tsv")
-    if "text" not in rows.columns:
-        raise glue.unlike("tasks", rows.columns, rows.source)
-    columns = [name for name in ("text", "text_pair", "label") if name in rows.columns]
-    return rows.map(lambda record: {name: record[name] for name in columns}, columns)
-
-
-def file_of(path: str | Path, split: str | None) -> Path:
-    """Take the file itself, or the split's file in a folder."""
-    path = existing(path, "file")
-    if split is not None and not path.is_dir():
-        raise UserError("The 'split' option needs a folder; this is a file.", where=str(path), hint="Leave it out.")
-    return path if split is None else split_file(path, split)
-
-
 def format_of(path: Path) -> str:
     """Tell the format from the suffix; .tsv may be CoNLL columns, .txt (or no suffix) is looked into."""
     suffix = path.suffix.lower()
     if suffix in ("", ".txt", ".tsv"):
         return guessed(beginning(path), tsv=suffix == ".tsv")
-    for name, one in FORMATS.items():
-        if suffix in one.suffixes:
+    for name, known in FORMATS.items():
+        if suffix in known.suffixes:
             return name
     existing(path, "file")
-    suffixes = ", ".join(suffix for one in FORMATS.values() for suffix in one.suffixes)
+    suffixes = ", ".join(suffix for known in FORMATS.values() for suffix in known.suffixes)
     raise UserError(f"The suffix '{suffix}' is not known.", where=str(path), hint=f"Known: {suffixes}, .txt.")
 
 
@@ -136,7 +122,7 @@ def guessed(start: str, tsv: bool) -> str:
     rows = start.rstrip().replace("\r\n", "\n").split("\n")
     full = [row for row in rows if row.strip() and not row.startswith(("# ", conll.DOCUMENT))]
     fields = [conll.fields_of(row, "\t" in row) for row in full]
-    tagged = bool(full) and all(len(one) > 1 and TAG.fullmatch(one[-1].strip()) for one in fields)
+    tagged = bool(full) and all(len(row) > 1 and TAG.fullmatch(row[-1].strip()) for row in fields)
     if tagged and (not tsv or len(full) < len(rows)):
         return "conll"
     if tsv or (full and "\t" in full[0]):
@@ -148,13 +134,14 @@ def named(records: Placed, first: Record, dataset: str, source: str) -> Placed:
     """Apply the rule of the data set that the user names: text, text_pair, label come out."""
     task = known_task(dataset)
     if task is not None and task in clue.RULES:
-        rule = clue.rule_of(task)
+        rule = clue.RULES[task]
         return clue.agreed(((line, rule(record, f"{source}:{line}")) for line, record in records), source)
     if task is not None:
-        layout = glue.recognise(first, task)
-        if layout is None:
-            raise glue.unlike(task, first, source)
-        return ((line, layout.canonical(record)) for line, record in records)
+        columns = glue.recognise(first, task)
+        if columns is None:
+            what = f"The columns are not those of GLUE's {task}. Columns here: {', '.join(first)}."
+            raise UserError(what, where=source, hint="Check the folder, or name the columns yourself.")
+        return ((line, columns.canonical(record)) for line, record in records)
     if plain(task_of(dataset)) not in map(plain, known_names()):
         raise UserError(f"There is no data set '{dataset}'.", where="dataset", hint=nearest(dataset, known_names()))
     return squad.located(records, source) if squad.is_squad(first) else records
@@ -164,13 +151,13 @@ def recognised(records: Placed, first: Record, kind: str, source: str) -> Placed
     """Add text, text_pair, label to files that are plainly GLUE's or CLUE's; check answers against offsets."""
     if squad.is_squad(first):
         return squad.located(records, source)
-    layout = glue.recognise(first) if kind == "tsv" else None
-    if layout is not None:
-        return ((line, beside(layout.canonical(record), record)) for line, record in records)
+    columns = glue.recognise(first) if kind == "tsv" else None
+    if columns is not None:
+        return ((line, beside(columns.canonical(record), record)) for line, record in records)
     task = clue.recognise(first) if kind in ("json", "jsonl") else None
     if task is None:
         return records
-    rule = clue.rule_of(task)
+    rule = clue.RULES[task]
     both = ((line, beside(rule(record, f"{source}:{line}"), record)) for line, record in records)
     return clue.agreed(both, source)
 

@@ -67,22 +67,19 @@ class Rows:
                 hint = nearest(asked, self.columns)
                 if self.records and asked in self.records[0].values():
                     hint = "It stands in the first row: say --header true if that row names the columns."
-                raise UserError(
-                    f"There is no column '{asked}' (option '{option}'). Columns here: {', '.join(self.columns)}.",
-                    where=self.source,
-                    hint=hint,
-                )
+                raise self.lacks(f"There is no column '{asked}' (option '{option}').", hint)
             return asked
         return next((name for name in usual if name in self.columns), None)
+
+    def lacks(self, what: str, hint: str) -> UserError:
+        """Blame the columns: one that is needed is not among them."""
+        return UserError(f"{what} Columns here: {', '.join(self.columns)}.", where=self.source, hint=hint)
 
     def select(self, indices: Iterable[int]) -> Rows:
         """Keep some rows, in the order given."""
         indices = list(indices)
-        return replace(
-            self,
-            records=tuple(self.records[i] for i in indices),
-            lines=tuple(self.lines[i] for i in indices),
-        )
+        lines = tuple(self.lines[i] for i in indices)
+        return replace(self, records=tuple(self.records[i] for i in indices), lines=lines)
 
     def map(self, change: Callable[[Mapping[str, Any]], Mapping[str, Any]], columns: Sequence[str]) -> Rows:
         """Rewrite every record; places stay."""

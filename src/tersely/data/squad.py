@@ -71,8 +71,8 @@ def located(records: Iterable[tuple[int, Record]], source: str) -> Iterator[tupl
                 nowhere += 1
             elif place != start:
                 moved += 1
-                told = f"{where}: {question_name(record)}, answer '{shortened(text)}': not at {start}"
-                first = first or f"{told}, found at {place} instead"
+                where_not = f"{where}: {question_name(record)}, answer '{shortened(text)}': not at {start}"
+                first = first or f"{where_not}, found at {place} instead"
             golds.append({"text": text, "start": -1 if place is None else place})
         if golds and all(gold["start"] < 0 for gold in golds):
             raise absent(record, golds[0]["text"], -1, where)
@@ -122,12 +122,9 @@ def nearest_place(text: str, context: str, start: int) -> int | None:
 
 def absent(record: Record, text: str, start: int, where: str) -> UserError:
     """Blame an answer that does not stand in its context."""
-    return UserError(
-        f"{question_name(record)}: the answer '{shortened(text)}' is not found at its offset {start}, "
-        "nor anywhere in the context.",
-        where=where,
-        hint="An answer must be copied from its context letter by letter.",
-    )
+    named = f"{question_name(record)}: the answer '{shortened(text)}'"
+    what = f"{named} is not found at its offset {start}, nor anywhere in the context."
+    return UserError(what, where=where, hint="An answer must be copied from its context letter by letter.")
 
 
 def question_name(record: Record) -> str:

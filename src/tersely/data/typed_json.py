@@ -46,12 +46,12 @@ def _value(kind: Any, value: Any, what: str, name: str, rules: tuple[str | None,
     if origin in (Union, UnionType):
         if value is None and NoneType in inner:
             return None
-        kind = next(one for one in inner if one is not NoneType)
+        kind = next(option for option in inner if option is not NoneType)
         return _value(kind, value, what, name, rules)
     if origin is tuple and isinstance(value, (list, tuple)):
-        return tuple(_value(inner[0], one, what, name, rules) for one in value)
+        return tuple(_value(inner[0], item, what, name, rules) for item in value)
     if origin is Mapping and isinstance(value, Mapping):
-        return {key: _value(inner[1], one, what, name, rules) for key, one in value.items()}
+        return {key: _value(inner[1], item, what, name, rules) for key, item in value.items()}
     if dataclasses.is_dataclass(kind):
         return fill(kind, value, f"{what}, '{name}',", where=rules[0], lenient=rules[1])  # type: ignore[arg-type]
     if kind is Any or type(value) is kind:  # not isinstance: a bool is no number

@@ -11,12 +11,11 @@ from typing import Any
 from .. import __version__, engines, tasks
 from .. import artifact as artifacts
 from ..artifact import Artifact, Graph, Manifest
-from ..atomic import check_destination, whole_folder
+from ..atomic import atomic_folder, check_destination
 from ..engines.engine import INPUTS
 from ..engines.torch import TorchEngine, input_names
 from ..graphs.agree import allowed
-from ..graphs.export import check_input_dtype, export_onnx, weights_file
-from ..graphs.parity import difference
+from ..graphs.export import check_input_dtype, difference, export_onnx, weights_file
 from ..measure.score import Score, score
 from ..models.folder import ModelFolder, read_tokenizer
 from ..models.torch_folder import quiet_transformers
@@ -57,7 +56,7 @@ def export(
     task, encoder = folder.task, folder.encoder
     probed = probe_features(task, encoder, probe_examples(task, examples))
     batches = probe_batches(probed, encoder.pad_id)
-    with whole_folder(output_dir, overwrite=overwrite) as scratch, progress.track("export", 3) as advance:
+    with atomic_folder(output_dir, overwrite=overwrite) as scratch, progress.track("export", 3) as advance:
         graph = scratch / GRAPH
         unusual = not set(input_names(module)) <= set(INPUTS)
         export_onnx(module, graph, input_dtype=input_dtype, sample=batches if unusual else None, check=batches)

@@ -39,7 +39,7 @@ class EngineFacts:
     fuses_int8: bool = False
     """Whether its own INT8 graph is the one in fused integer operators; else it is the one in standard ones."""
     int8_attention: bool = False
-    """Whether INT8 products of attention pay where integer sums have 32 bits: `compression.attention` has numbers."""
+    """Whether INT8 products of attention pay where integer sums have 32 bits: `quantize.attention` has numbers."""
     costs: Costs | None = None
     """What a batch of a server costs it; None: it serves nothing."""
     has_streams: bool = True

@@ -35,7 +35,7 @@ def expect_agreement(reference: Engine, proto: Any, where: str) -> None:
 
     Takes one load of the model.
     """
-    batches = made_up_batches(proto)
+    batches = _made_up_batches(proto)
     names = [value.name for value in proto.graph.output]
     before = _run(reference, batches, names, where)
     with tempfile.TemporaryDirectory(prefix="tersely-") as folder:
@@ -43,32 +43,25 @@ def expect_agreement(reference: Engine, proto: Any, where: str) -> None:
         # Not ByteSize(), which writes everything once to measure it: 4 s for a base model.
         apart = sum(8 * math.prod(tensor.dims) for tensor in proto.graph.initializer) >= _LARGE
         onnx.save_model(proto, path, save_as_external_data=apart)
-        after = _run(_loaded(path, reference.threads, where), batches, names, where)
+        try:
+            engine = load(REFERENCE, path, threads=reference.threads)
+        except UserError as error:
+            raise Failure(f"The graph was read wrongly: {error.what}", where=where, hint=_REPORT) from error
+        after = _run(engine, batches, names, where)
         if apart:  # which has emptied the graph
             onnx.load_external_data_for_model(proto, folder)
             for tensor in proto.graph.initializer:
                 tensor.ClearField("data_location")
-    pairs = [pair for one, other in zip(before, after, strict=True) for pair in zip(one, other, strict=True)]
-    if any(np.isnan(one).any() for one, _ in pairs):
+    if any(np.isnan(logits).any() for logits in before):
         raise UserError("The graph gives NaN.", where=where, hint="Check it on rows of your own.")
-    off = max(float(np.max(np.abs(one - other))) for one, other in pairs)
-    most = allowed(max(float(np.max(np.abs(one))) for one, _ in pairs))
+    off = max(float(np.max(np.abs(ours - theirs))) for ours, theirs in zip(before, after, strict=True))
+    most = allowed(max(float(np.max(np.abs(logits))) for logits in before))
     if not off <= most:
-        raise Failure(
-            f"The graph was read wrongly: its logits are off by {off:.1e}, allowed {most:.1e}.",
-            where=where,
-            hint=_REPORT,
-        )
+        what = f"The graph was read wrongly: its logits are off by {off:.1e}, allowed {most:.1e}."
+        raise Failure(what, where=where, hint=_REPORT)
 
 
-def _loaded(path: Path, threads: int, where: str) -> Engine:
-    try:
-        return load(REFERENCE, path, threads=threads)
-    except UserError as error:
-        raise Failure(f"The graph was read wrongly: {error.what}", where=where, hint=_REPORT) from error
-
-
-def made_up_batches(proto: Any) -> list[Batch]:
+def _made_up_batches(proto: Any) -> list[Batch]:
     """Two batches of ids that the graph's tables have: three padded rows and a single short one."""
     random = np.random.default_rng(0)
     rows = {value.name: _rows(proto, value.name) for value in proto.graph.input}
@@ -83,20 +76,21 @@ def made_up_batches(proto: Any) -> list[Batch]:
 def _rows(proto: Any, name: str) -> int:
     """How many rows the table has that an input points into; 2 where that does not show."""
     nodes = givers(proto.graph)
-    found = [2]
+    found = 2
     for table in find_tables(proto, smallest=1):
         source = table.indices
         while source in nodes and nodes[source].op_type in {"Cast", "Identity"}:
             source = nodes[source].input[0]
         if source == name:
-            found.append(table.shape[0])
-    return found[-1]
+            found = table.shape[0]
+    return found
 
 
-def _run(engine: Engine, batches: Sequence[Batch], names: Sequence[str], where: str) -> list[Outputs]:
+def _run(engine: Engine, batches: Sequence[Batch], names: Sequence[str], where: str) -> Outputs:
+    """The outputs of these names, of all batches one after the other."""
     places = [engine.outputs.index(name) for name in names]
     try:
-        return [tuple(outputs[place] for place in places) for outputs in map(engine.run, batches)]
+        return tuple(outputs[place] for outputs in map(engine.run, batches) for place in places)
     except Exception as error:  # its exceptions share no base class but this one
         reason = str(error).splitlines()[0]
         raise UserError(f"ONNX Runtime cannot run this graph: {reason}", where=where) from error

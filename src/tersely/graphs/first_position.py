@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from .wiring import Names, drop_dead, reads, replace_nodes, setting
+from .wiring import Names, drop_dead, drop_unread, initializers, opset_of, reads, refill, setting
 
 Wishes = list[int | None]
 """The axes along which only the first entry of a value is wanted; None: all of it is."""
@@ -49,7 +49,7 @@ def keep_first_position(proto: Any) -> int:
     (1, ['Slice', 'MatMul', 'Gather'])
     """
     # Before opset 13 Softmax had no single axis, and Squeeze had its axes as an attribute.
-    if any(opset.domain == "" and opset.version < 13 for opset in proto.opset_import):
+    if opset_of(proto) < 13:
         return 0
     facts = _facts(proto)
     plan = _sweep(proto.graph, facts)
@@ -168,7 +168,7 @@ def _takes_first(node: Any, facts: _Facts) -> bool:
 
 
 def _rewrite(graph: Any, plan: _Plan) -> None:
-    names, before = Names(graph), {name for node in graph.node for name in reads(node)}
+    names = Names(graph)
     constants: dict[tuple[int, ...], str] = {}
     cut: dict[tuple[str, int], str] = {}
     nodes = []
@@ -184,9 +184,7 @@ def _rewrite(graph: Any, plan: _Plan) -> None:
             name = str(node.input[position])
             if axis == _UNREAD:
                 node.input[position] = constant(*plan.targets[number])
-                others = [attribute for attribute in node.attribute if attribute.name != "allowzero"]
-                del node.attribute[:]
-                node.attribute.extend(others)
+                refill(node.attribute, [held for held in node.attribute if held.name != "allowzero"])
             elif axis is not None and (name, axis) in plan.cuts:
                 if (name, axis) not in cut:
                     cut[name, axis] = names.new(f"{name}_first")
@@ -194,12 +192,9 @@ def _rewrite(graph: Any, plan: _Plan) -> None:
                     nodes.append(onnx.helper.make_node("Slice", inputs, [cut[name, axis]], name=cut[name, axis]))
                 node.input[position] = cut[name, axis]
         nodes.append(node)
-    replace_nodes(graph, nodes)
+    refill(graph.node, nodes)
     drop_dead(graph)  # the sums that led to a Reshape's old target
-    unread = before - {name for node in graph.node for name in reads(node)} - {value.name for value in graph.output}
-    for number in reversed(range(len(graph.initializer))):
-        if graph.initializer[number].name in unread:
-            del graph.initializer[number]
+    drop_unread(graph)
     del graph.value_info[:]  # shapes that no longer hold
 
 
@@ -231,7 +226,7 @@ class _Facts:
 
 
 def _facts(proto: Any) -> _Facts:
-    tensors = {tensor.name: tensor for tensor in proto.graph.initializer}
+    tensors = initializers(proto.graph)
     fixed = {"", *tensors}  # the nameless is an input left out
     for node in proto.graph.node:
         if node.op_type == "Constant" and node.attribute[0].name == "value":

@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 import onnx
 
-from .wiring import constants, given, givers, readers, reads, setting
+from .wiring import givers, initializers, input_name, readers, reads, setting
 
 SMALLEST = 64
 """Rows that a table must have to be worth integers: segments (2) and relative-position buckets (32) have fewer."""
 
 
 @dataclass(frozen=True)
-class Layer:
+class LinearLayer:
     """A weighted matmul, its bias included: input [..., in] times weight [in, out].
 
     A node is known by its first output. `matmul` is what the matmul itself gives, `output` what the layer gives: the
@@ -49,7 +49,7 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Table:
+class EmbeddingTable:
     """A Gather of rows from a weight [rows, width]; (`name`, `output`) is the key."""
 
     name: str
@@ -58,14 +58,15 @@ class Table:
     shape: tuple[int, int]
 
 
-def find_layers(proto: Any) -> list[Layer]:
+def find_layers(proto: Any) -> list[LinearLayer]:
     """Every weighted matmul, in the graph's order.
 
     >>> from onnx import parser
     >>> graph = "agraph (float[n, 2] x) => (float[n, 2] y) <float[2, 2] w = {1, 2, 3, 4}, float[2] b = {0, 1}>"
     >>> head = '<ir_version: 8, opset_import: ["": 17]>'
-    >>> find_layers(parser.parse_model(f"{head} {graph} {{ m = MatMul(x, w) y = Add(m, b) }}"))
-    [Layer(name='w', input='x', matmul='m', output='y', bias='b', shape=(2, 2), constant_input=False, transposed=False)]
+    >>> (layer,) = find_layers(parser.parse_model(f"{head} {graph} {{ m = MatMul(x, w) y = Add(m, b) }}"))
+    >>> layer.name, layer.input, layer.matmul, layer.output, layer.bias, layer.shape
+    ('w', 'x', 'm', 'y', 'b', (2, 2))
     """
     graph = _Graph(proto.graph)
     return [layer for node in proto.graph.node if (layer := graph.layer(node))]
@@ -89,16 +90,16 @@ def find_products(proto: Any) -> list[Product]:
     return found
 
 
-def find_tables(proto: Any, smallest: int = SMALLEST) -> list[Table]:
+def find_tables(proto: Any, smallest: int = SMALLEST) -> list[EmbeddingTable]:
     """Every Gather of whole rows from a float weight of at least so many rows, in the graph's order."""
-    tensors = constants(proto.graph)
+    tensors = initializers(proto.graph)
     found = []
     for node in proto.graph.node:
-        tensor = tensors.get(given(node, 0))
+        tensor = tensors.get(input_name(node, 0))
         if node.op_type == "Gather" and setting(node, "axis", 0) == 0 and tensor is not None and _is_matrix(tensor):
             rows, width = tensor.dims
             if rows >= smallest:
-                found.append(Table(tensor.name, node.input[1], node.output[0], (rows, width)))
+                found.append(EmbeddingTable(tensor.name, node.input[1], node.output[0], (rows, width)))
     return found
 
 
@@ -106,7 +107,7 @@ class _Graph:
     """A graph with its questions answered once."""
 
     def __init__(self, graph: Any) -> None:
-        self.tensors = constants(graph)
+        self.tensors = initializers(graph)
         self._readers, self._givers = readers(graph), givers(graph)
         self._outputs = {value.name for value in graph.output}
         self._varying = {value.name for value in graph.input} - set(self.tensors)
@@ -114,8 +115,8 @@ class _Graph:
             if reads(node) & self._varying:
                 self._varying.update(node.output)
 
-    def layer(self, node: Any) -> Layer | None:
-        weight = self.tensors.get(given(node, 1))
+    def layer(self, node: Any) -> LinearLayer | None:
+        weight = self.tensors.get(input_name(node, 1))
         if node.domain or node.op_type not in {"MatMul", "Gemm"} or weight is None or not _is_matrix(weight):
             return None
         transposed = node.op_type == "Gemm" and bool(setting(node, "transB", 0))
@@ -123,13 +124,13 @@ class _Graph:
         shape = (columns, rows) if transposed else (rows, columns)
         output, bias = node.output[0], None
         if node.op_type == "Gemm":
-            bias = given(node, 2) or None
+            bias = input_name(node, 2) or None
             if not _is_plain(node) or (bias is not None and not self._is_bias(bias, shape[1])):
                 return None
         elif len(self._readers[output]) == 1 and output not in self._outputs:
             output, bias = self._biased(self._readers[output][0], output, shape[1])
         constant = node.input[0] not in self._varying
-        return Layer(weight.name, node.input[0], node.output[0], output, bias, shape, constant, transposed)
+        return LinearLayer(weight.name, node.input[0], node.output[0], output, bias, shape, constant, transposed)
 
     def _biased(self, reader: Any, value: str, width: int) -> tuple[str, str | None]:
         """What the layer gives, and its bias, if the one node that reads the matmul adds a bias to it."""
@@ -167,7 +168,7 @@ class _Graph:
             for node in self._readers.get(name, []):
                 if node.op_type not in {"MatMul", "Gemm"}:
                     waiting += node.output
-                elif given(node, 0) == name:
+                elif input_name(node, 0) == name:
                     yield node
 
 

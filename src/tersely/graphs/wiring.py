@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import onnx
@@ -44,9 +44,14 @@ def givers(graph: Any) -> dict[str, Any]:
     return {name: node for node in graph.node for name in node.output if name}
 
 
-def constants(graph: Any) -> dict[str, Any]:
-    """Initializers by name."""
+def initializers(graph: Any) -> dict[str, Any]:
+    """The graph's tensors by name."""
     return {tensor.name: tensor for tensor in graph.initializer}
+
+
+def opset_of(proto: Any) -> int:
+    """The version of the standard operators; 0 if none is named."""
+    return max((int(opset.version) for opset in proto.opset_import if not opset.domain), default=0)
 
 
 def setting(node: Any, name: str, default: Any) -> Any:
@@ -58,13 +63,15 @@ def setting(node: Any, name: str, default: Any) -> Any:
     return default
 
 
-def given(node: Any, position: int) -> str:
+def input_name(node: Any, position: int) -> str:
     """The name of an input, "" if it is left out."""
     return str(node.input[position]) if position < len(node.input) else ""
 
 
 def rename(graph: Any, new: Mapping[str, str]) -> None:
-    """Let nodes read other values; who gives them is not touched."""
+    """Rename initializers, and let nodes read other values; which node gives them is not touched."""
+    for tensor in graph.initializer:
+        tensor.name = new.get(tensor.name, tensor.name)
     for node in walk(graph):
         for position, name in enumerate(node.input):
             if name in new:
@@ -79,7 +86,7 @@ def drop_dead(graph: Any) -> None:
         if needed & set(node.output):
             kept.append(node)
             needed |= reads(node)
-    replace_nodes(graph, kept[::-1])
+    refill(graph.node, kept[::-1])
 
 
 def put_in_order(graph: Any) -> None:
@@ -97,13 +104,22 @@ def put_in_order(graph: Any) -> None:
         if len(later) == len(waiting):  # a circle: the engine will say so
             ordered, later = ordered + later, []
         waiting = later
-    replace_nodes(graph, ordered)
+    refill(graph.node, ordered)
 
 
-def replace_nodes(graph: Any, nodes: list[Any]) -> None:
-    """Put these nodes in the place of all."""
-    del graph.node[:]
-    graph.node.extend(nodes)
+def drop_unread(graph: Any) -> None:
+    """Take out the initializers that nothing reads, one by one: a new list would copy all weights."""
+    read = {name for node in walk(graph) for name in node.input} | {value.name for value in graph.output}
+    for place in reversed(range(len(graph.initializer))):
+        if graph.initializer[place].name not in read:
+            del graph.initializer[place]
+
+
+def refill(field: Any, values: Iterable[Any]) -> None:
+    """Put these values in the place of all that a repeated field of a message holds."""
+    values = list(values)
+    del field[:]
+    field.extend(values)
 
 
 class Names:

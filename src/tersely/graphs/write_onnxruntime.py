@@ -11,10 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..quant_map import QuantLayer, QuantMap, Range
-from .layers import Layer, find_layers, find_products
-from .rewrite import MICROSOFT, Rewrite, matched, node
-from .write_inputs import Inputs
-from .write_tables import write_tables
+from .layers import LinearLayer, find_layers, find_products
+from .rewrite import MICROSOFT, Inputs, Rewrite, matched, node, write_tables
 
 
 def write_onnxruntime(proto: Any, quant_map: QuantMap) -> Any:
@@ -55,7 +53,7 @@ def _quantize(rewrite: Rewrite, name: str, range_: Range | None) -> tuple[_Codes
     return value, [node("QuantizeLinear", [name, value.step, value.zero], codes)]
 
 
-def _write_layer(rewrite: Rewrite, value: _Codes, layer: Layer, quantized: QuantLayer) -> None:
+def _write_layer(rewrite: Rewrite, value: _Codes, layer: LinearLayer, quantized: QuantLayer) -> None:
     weight = rewrite.constant(f"{layer.name}.int8", quantized.integers)
     scales = rewrite.constant(f"{layer.name}.scales", quantized.scales)
     bias = layer.bias or ""

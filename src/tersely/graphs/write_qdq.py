@@ -8,10 +8,8 @@ import numpy as np
 import onnx
 
 from ..quant_map import QuantLayer, QuantMap, Range
-from .layers import Layer, find_layers, find_products
-from .rewrite import Rewrite, matched, node
-from .write_inputs import Inputs
-from .write_tables import write_tables
+from .layers import LinearLayer, find_layers, find_products
+from .rewrite import Inputs, Rewrite, matched, node, write_tables
 
 
 def write_qdq(proto: Any, quant_map: QuantMap, *, signed: bool, signed_sides: bool = False) -> Any:
@@ -62,7 +60,7 @@ def _pair(rewrite: Rewrite, name: str, range_: Range | None, signed: bool) -> tu
     return dequantized, pair
 
 
-def _weight(rewrite: Rewrite, layer: Layer, quantized: QuantLayer) -> str:
+def _weight(rewrite: Rewrite, layer: LinearLayer, quantized: QuantLayer) -> str:
     scales = quantized.scales
     whole = scales.size == 1
     read = [
@@ -75,7 +73,7 @@ def _weight(rewrite: Rewrite, layer: Layer, quantized: QuantLayer) -> str:
     return name
 
 
-def _set_bias(rewrite: Rewrite, layer: Layer, bias: str) -> None:
+def _set_bias(rewrite: Rewrite, layer: LinearLayer, bias: str) -> None:
     if layer.bias is not None:
         reader = rewrite.node(layer.output)
         reader.input[list(reader.input).index(layer.bias)] = bias

@@ -20,7 +20,6 @@ from ..progress import SILENT, Progress
 from ..runtime.batches import run
 from ..runtime.choose import Pair, offered_engines, pairs
 from ..tasks import Feature, Task, from_json
-from ..tasks.sequence_classification import REGRESSION
 
 FILE = "probe.npz"
 BATCH = 8
@@ -174,14 +173,14 @@ Chooser = Callable[[NDArray[Any]], tuple[NDArray[Any], NDArray[Any]]]
 
 
 def chooser(task: Task) -> Chooser:
-    """What counts as an answer: a label, a label a piece, a start and an end, labels above one half; no number does.
+    """What counts as an answer: a label, a label a token, a start and an end, labels above one half; no number does.
 
     >>> from tersely.tasks import SequenceClassification
     >>> chooser(SequenceClassification(("no", "yes")))(np.array([1.0, 3.5]))
     (array([1]), array([2.5]))
     """
     axis = task.centred_axis
-    if axis is None and getattr(task, "problem", None) == REGRESSION:
+    if axis is None and task.loss == "regression":
         return lambda logits: (np.empty(0), np.empty(0))
     if axis is None:
         edge = getattr(task, "threshold", 0.0)
@@ -224,7 +223,7 @@ def read_probe(opened: Artifact) -> Probe:
 
 
 def _row(inputs: Mapping[str, NDArray[Any]], row: int, length: int, longest: int) -> dict[str, NDArray[Any]]:
-    """Further inputs of a row, without the padding of those that have one entry a piece."""
+    """Further inputs of a row, without the padding of those that have one entry a token."""
     return {
         name: array[row, :length] if array.ndim > 1 and array.shape[1] == longest else array[row]
         for name, array in inputs.items()

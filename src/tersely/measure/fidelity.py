@@ -31,10 +31,10 @@ def mean_abs_logit_change(
     0.25
     """
     total, count = 0.0, 0
-    for one, other in zip(logits, others, strict=True):
-        if one.shape != other.shape:
-            raise ValueError(f"Logits of one feature have the shapes {one.shape} and {other.shape}.")
-        change = other.astype(np.float64) - one
+    for before, after in zip(logits, others, strict=True):
+        if before.shape != after.shape:
+            raise ValueError(f"Logits of one feature have the shapes {before.shape} and {after.shape}.")
+        change = after.astype(np.float64) - before
         if axis is not None:
             change -= change.mean(axis=axis, keepdims=True)
         total, count = total + float(np.abs(change).sum()), count + change.size

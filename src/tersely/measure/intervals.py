@@ -27,7 +27,7 @@ ROUNDING = 1e-12
 class Difference:
     """How much worse the other system is than the reference, with the interval of that.
 
-    NaN for both ends: the score is of the whole, and rows cannot be drawn again.
+    NaN for both ends: the metric has no statistics, so that rows cannot be drawn again.
     """
 
     drop: float

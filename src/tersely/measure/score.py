@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,27 +13,10 @@ from numpy.typing import NDArray
 from ..errors import UserError
 from ..progress import SILENT, Progress
 from ..runtime import Predictor
-from ..tasks.task import whole_of
+from ..tasks import Task
+from ..tasks.metrics import Metric
 from .fidelity import mean_abs_logit_change, same_answer
 from .intervals import Difference, bootstrap, paired
-
-
-@dataclass(frozen=True)
-class Score:
-    """The primary metric with its 95 % interval, every other metric, and what they were computed from.
-
-    Values are fractions. `interval` is None where none was asked for, or none can be had (`tasks.task.Whole`).
-    """
-
-    metric: str
-    value: float
-    interval: tuple[float, float] | None
-    metrics: dict[str, float]
-    rows: int
-    seconds: float
-    answers: list[Any] = field(repr=False)
-    logits: list[NDArray[np.float32]] = field(repr=False)
-    windows: list[int] = field(repr=False, default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -42,9 +25,39 @@ class Answers:
 
     rows: int
     seconds: float
-    answers: list[Any] = field(repr=False)
+    by_row: list[Any] = field(repr=False)
     logits: list[NDArray[np.float32]] = field(repr=False)
     windows: list[int] = field(repr=False, default_factory=list)
+
+
+@dataclass(frozen=True)
+class Score:
+    """The primary metric with its 95 % interval, every other metric, and what they were computed from.
+
+    Values are fractions. `statistics`: the primary metric's [rows, k]; None where it has none, and then `interval` is
+    None too, as it is where none was asked for.
+    """
+
+    metric: str
+    value: float
+    interval: tuple[float, float] | None
+    metrics: dict[str, float]
+    answers: Answers = field(repr=False)
+    statistics: NDArray[np.float64] | None = field(repr=False, default=None)
+
+    @property
+    def rows(self) -> int:
+        """How many rows were scored."""
+        return self.answers.rows
+
+    @property
+    def seconds(self) -> float:
+        """How long it took to answer them."""
+        return self.answers.seconds
+
+    def without_answers(self) -> Score:
+        """The numbers alone, to be kept for long."""
+        return replace(self, answers=Answers(self.rows, self.seconds, [], []), statistics=None)
 
 
 @dataclass(frozen=True)
@@ -65,20 +78,19 @@ def score(
     progress: Progress = SILENT,
 ) -> Score:
     """Answer every row and compare with its gold; `resamples=0` leaves the interval out."""
-    given = answer(predictor, examples, title=title, progress=progress)
+    answers = answer(predictor, examples, title=title, progress=progress)
     task = predictor.task
-    told = given.rows, given.seconds, given.answers, given.logits, given.windows
-    if (whole := whole_of(task)) is not None:
-        found = dict(whole(predictor.engine, examples, given.logits))
-        return Score(task.metric, found[task.metric], None, found, *told)
-    values: dict[str, float] = {}
-    interval = None
+    primary = task.metrics[task.metric]
+    if primary.of_system is not None:
+        values = dict(primary.of_system(predictor.engine, examples, answers.logits))
+        return Score(task.metric, values[task.metric], None, values, answers)
+    statistics = task.statistics(task.metric, examples, answers.by_row)
+    values = {}
     for name, metric in task.metrics.items():
-        statistics = task.statistics(name, examples, given.answers)
-        values[name] = float(metric.value(statistics.sum(axis=0)))
-        if name == task.metric and resamples:
-            interval = bootstrap(statistics, metric.value, resamples=resamples, bounds=metric.bounds)
-    return Score(task.metric, values[task.metric], interval, values, *told)
+        rows = statistics if metric is primary else task.statistics(name, examples, answers.by_row)
+        values[name] = float(metric.value(rows.sum(axis=0)))
+    interval = bootstrap(statistics, primary.value, resamples=resamples, bounds=primary.bounds) if resamples else None
+    return Score(task.metric, values[task.metric], interval, values, answers, statistics)
 
 
 def answer(
@@ -100,38 +112,38 @@ def answer(
     return Answers(len(examples), time.perf_counter() - started, answers, logits, windows)
 
 
-def compare(
-    predictor: Predictor, examples: Sequence[Any], reference: Score | Answers, other: Score | Answers
-) -> Comparison:
+def compare(task: Task, reference: Score | Answers, other: Score | Answers) -> Comparison:
     """How much worse the other system is on the same rows.
 
     Answers are compared on all; logits on rows that both systems cut into windows of the same lengths: tokenizers may
     differ.
     """
-    task = predictor.task
     drop = None
     if isinstance(reference, Score) and isinstance(other, Score):
-        metric = task.metrics[task.metric]
-        drop = Difference((reference.value - other.value) * (1 if metric.greater_is_better else -1))
-    if drop is not None and whole_of(task) is None:
-        ours, theirs = (task.statistics(task.metric, examples, scored.answers) for scored in (reference, other))
-        drop = paired(ours, theirs, metric.value, greater_is_better=metric.greater_is_better)
-    agreement = task.agreement(reference.answers, other.answers)
+        drop = _drop(task.metrics[task.metric], reference, other)
+    ours, theirs = (scored.answers if isinstance(scored, Score) else scored for scored in (reference, other))
     pairs = [
         pair
-        for ours, theirs in zip(_by_row(reference), _by_row(other), strict=True)
-        if [one.shape for one in ours] == [one.shape for one in theirs]
-        for pair in zip(ours, theirs, strict=True)
+        for windows, others in zip(_by_row(ours), _by_row(theirs), strict=True)
+        if [window.shape for window in windows] == [window.shape for window in others]
+        for pair in zip(windows, others, strict=True)
     ]
     change = None
     if pairs:
-        change = mean_abs_logit_change([one for one, _ in pairs], [one for _, one in pairs], task.centred_axis)
-    return Comparison(drop, same_answer(agreement), change)
+        change = mean_abs_logit_change([pair[0] for pair in pairs], [pair[1] for pair in pairs], task.centred_axis)
+    return Comparison(drop, same_answer(task.agreement(ours.by_row, theirs.by_row)), change)
 
 
-def _by_row(given: Score | Answers) -> list[list[NDArray[np.float32]]]:
+def _drop(metric: Metric, reference: Score, other: Score) -> Difference:
+    """The drop with its interval; without statistics there is none."""
+    if reference.statistics is None or other.statistics is None:
+        return Difference((reference.value - other.value) * (1 if metric.greater_is_better else -1))
+    return paired(reference.statistics, other.statistics, metric.value, greater_is_better=metric.greater_is_better)
+
+
+def _by_row(answers: Answers) -> list[list[NDArray[np.float32]]]:
     """Logits of the windows of each row."""
-    found: list[list[NDArray[np.float32]]] = [[] for _ in range(given.rows)]
-    for row, logits in zip(given.windows, given.logits, strict=True):
+    found: list[list[NDArray[np.float32]]] = [[] for _ in range(answers.rows)]
+    for row, logits in zip(answers.windows, answers.logits, strict=True):
         found[row].append(logits)
     return found

@@ -1,8 +1,8 @@
-"""What scripts that were written for the reference's trainer import."""
+"""What scripts that were written for PaddleNLP's trainer import."""
 
 from .arguments import CompressionArguments
-from .handed import OFA
 from .parser import PdArgumentParser
 from .trainer import Trainer
+from .user_metrics import OFA
 
 __all__ = ["OFA", "CompressionArguments", "PdArgumentParser", "Trainer"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,12 @@ from torch.utils.data import DataLoader, Subset, default_collate
 from ..compression.result import CompressionResult
 from ..errors import UserError
 from ..progress import SILENT, Progress
-from ..training.isolated import states
+from ..training.isolated import isolated, put_states, states
 from .arguments import CompressionArguments
-from .criterion import OlderLoss, loss_of
-from .judges import evaluator
-from .live import compress_live
-from .live_model import forward_names
-from .parts import Parts
-from .untouched import restored, untouched
+from .model_copy import QUESTION, tuple_names
+from .run_compression import TrainerParts, compress_model
+from .user_loss import OlderLoss, alone, loss_of
+from .user_metrics import evaluator
 
 LABELS = ("labels", "start_positions", "end_positions")
 
@@ -58,7 +57,7 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         self.criterion, self.eval_examples = criterion, eval_examples
         self.written: set[str] = set()
         self.tuple_collator: Any = None
-        if any(_has_tuples(one) for one in (train_dataset, eval_dataset)):
+        if any(_has_tuples(dataset) for dataset in (train_dataset, eval_dataset)):
             self.tuple_collator = data_collator or default_collate
             data_collator = self._bound_batch
         super().__init__(
@@ -98,9 +97,11 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         if isinstance(self.eval_dataset, Mapping):
             raise UserError("To compress, a Trainer needs one eval_dataset. Got several by name.")
         older = custom_dynabert_evaluate is not None
-        for name, given in (("evaluate", custom_dynabert_evaluate), ("calc_loss", custom_dynabert_calc_loss)):
-            if given is not None:
-                instead = "custom_evaluate" if name == "evaluate" else "the Trainer's criterion"
+        for name, value, instead in (
+            ("evaluate", custom_dynabert_evaluate, "custom_evaluate"),
+            ("calc_loss", custom_dynabert_calc_loss, "the Trainer's criterion"),
+        ):
+            if value is not None:
                 what = f"'custom_dynabert_{name}' is an older name: use {instead}."
                 warnings.warn(what, DeprecationWarning, stacklevel=2)
         if older and custom_evaluate is not None:
@@ -109,7 +110,7 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         criterion = self.criterion
         if custom_dynabert_calc_loss is not None:
             criterion = OlderLoss(custom_dynabert_calc_loss, criterion)
-        parts = Parts(
+        parts = TrainerParts(
             model=self.model,
             tokenizer=self.processing_class,
             train=self.train_dataset,
@@ -123,13 +124,13 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
             primary=self._primary(arguments),
             greater_is_better=self._greater(greater_is_better, arguments, function is not None),
             paddle_order=older,
-            label_names=tuple(arguments.label_names) if arguments.label_names else None,
-            tensor_names=tuple(arguments.tensor_names) if arguments.tensor_names else None,
+            label_names=arguments.label_names,
+            tensor_names=arguments.tensor_names,
             eval_examples=self.eval_examples,
         )
         place = str(Path(arguments.output_dir).resolve())
-        with untouched():
-            done = compress_live(parts, arguments, overwrite=place in self.written, progress=progress)
+        with _untouched():
+            done = compress_model(parts, arguments, overwrite=place in self.written, progress=progress)
         self.written.add(place)
         return done
 
@@ -144,10 +145,9 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
             what = f"The criterion needs '{self.label_names[0]}', which a batch lacks. It has: {', '.join(inputs)}."
             raise UserError(what, hint="Name other labels with 'label_names' of the arguments.")
         outputs = _named(model(**{name: value for name, value in inputs.items() if name not in self.label_names}))
-        logits = tuple(value for value in outputs.values() if isinstance(value, torch.Tensor))
-        chosen = tuple(outputs[name] for name in ("start_logits", "end_logits", "logits") if name in outputs) or logits
-        several = len(chosen) > 1
-        loss = loss_of(self.criterion, chosen if several else chosen[0], labels if len(labels) > 1 else labels[0])
+        logits = tuple(outputs[name] for name in (*QUESTION, "logits") if name in outputs)
+        logits = logits or tuple(value for value in outputs.values() if isinstance(value, torch.Tensor))
+        loss = loss_of(self.criterion, alone(logits), alone(labels))
         return (loss, {"loss": loss, **outputs}) if return_outputs else loss
 
     def _set_signature_columns_if_needed(self) -> None:
@@ -155,36 +155,31 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         # A model of the user's own need not take the labels that its criterion and metric ask for.
         self._signature_columns: Any = list(dict.fromkeys([*self._signature_columns, *LABELS, *self.label_names]))
 
-    def _batches(self, part: Any) -> Any:
+    def _batches(self, part: Any, collate: Any = None) -> Any:
         """Batches of a part of a dataset, in order and to the last row, as `evaluate` would collate them."""
-        collate = self._get_collator_with_removed_columns(self.data_collator)
+        collate = collate or self._get_collator_with_removed_columns(self.data_collator)
         return DataLoader(part, batch_size=self.args.per_device_eval_batch_size, collate_fn=collate)
 
     def _loader(self, numbers: Sequence[int]) -> Any:
         """What an evaluator goes through: some rows of the eval_dataset, as the user's own collator makes them."""
         part = Subset(self.eval_dataset, list(numbers))
-        if self.tuple_collator is None:
-            return self._batches(part)
-        return DataLoader(part, batch_size=self.args.per_device_eval_batch_size, collate_fn=self.tuple_collator)
+        return self._batches(part, self.tuple_collator)
 
     def _bound_batch(self, rows: Sequence[Any]) -> dict[str, Any]:
         """Tuples by name, as a model's forward wants them."""
         batch = self.tuple_collator(rows)
         if isinstance(batch, Mapping):
             return dict(batch)
-        names = getattr(self.args, "tensor_names", None)
-        if not names:
-            labels = list(self.args.label_names or self.label_names or ["labels"])
-            own = [name for name in forward_names(self.model) if name not in labels]
-            names = [*own[: max(0, len(batch) - len(labels))], *labels]
+        labels = self.args.label_names or self.label_names or ["labels"]
+        names = getattr(self.args, "tensor_names", None) or tuple_names(self.model, len(batch), labels)
         return dict(zip(names, batch, strict=False))
 
     def _primary(self, arguments: CompressionArguments) -> str | None:
-        named = arguments.metric_for_best_model if "metric_for_best_model" in arguments.given else arguments.metric
+        named = arguments.metric_for_best_model if "metric_for_best_model" in arguments.set_fields else arguments.metric
         return None if named is None else str(named).removeprefix("eval_")
 
     def _greater(self, asked: bool | None, arguments: CompressionArguments, by_function: bool) -> bool:
-        if asked is None and "greater_is_better" in arguments.given:
+        if asked is None and "greater_is_better" in arguments.set_fields:
             asked = arguments.greater_is_better
         if asked is not None:
             if not by_function and self.compute_metrics is None:
@@ -193,13 +188,28 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         return by_function or not str(self._primary(arguments) or "").endswith("loss")
 
 
+@contextmanager
+def _untouched() -> Iterator[None]:
+    """Leave torch's and accelerate's global state as it was, random numbers, logs and threads included."""
+    dtype = torch.get_default_dtype()
+    try:
+        with isolated():
+            yield
+    finally:
+        torch.set_default_dtype(dtype)
+
+
 def _outside(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """The same, with accelerate's state as it is now: the user's function may use the trainer's."""
-    now = states()
+    trainers = states()
 
     def call(model: Any, loader: Any) -> Any:
-        with restored(now):
+        inside = states()
+        put_states(trainers)
+        try:
             return function(model, loader)
+        finally:
+            put_states(inside)
 
     return call
 

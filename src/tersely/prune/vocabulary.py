@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..atomic import check_destination, whole_folder
+from ..atomic import atomic_folder, check_destination
 from ..errors import UserError, wrong_option
 from ..models.folder import ModelFolder
 from ..models.positions import longest
@@ -80,7 +80,7 @@ def prune_vocabulary(
         except UserError as error:
             raise UserError(error.what, where=error.where or where, hint=error.hint, option=error.option) from None
         advance(1, f"{len(smaller.numbers)} of {config['vocab_size']} tokens stay")
-        with whole_folder(output_dir, overwrite=overwrite) as scratch:
+        with atomic_folder(output_dir, overwrite=overwrite) as scratch:
             write_folder(scratch, folder.path, cut, new_config, smaller, task)
         advance(1)
     table = tables.has_positions(tensors)

@@ -60,7 +60,7 @@ class Int8Trainer(DistilTrainer):
         """Score the model as it is now, and keep it if none before was better, or as good and nearer to the teacher."""
         scored = self.score_of(self.quantized.model)
         if self._taught is None:
-            self._taught = self.score_of(self.teacher).logits
-        moved = mean_abs_logit_change(self._taught, scored.logits, self.task.centred_axis)
+            self._taught = self.score_of(self.teacher).answers.logits
+        moved = mean_abs_logit_change(self._taught, scored.answers.logits, self.task.centred_axis)
         self.keep.offer(NAME, self.quantized, self.state.global_step, scored, moved)
         return self.tell({f"{metric_key_prefix}_{NAME}_{name}": value for name, value in scored.metrics.items()})

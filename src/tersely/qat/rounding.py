@@ -6,8 +6,7 @@ from typing import Any
 
 import torch
 
-from ..quantize.saturation import PAIR_LIMIT
-from ..quantize.weights import LARGEST
+from ..quantize.weights import LARGEST, PAIR_LIMIT
 
 _TINY = torch.finfo(torch.float32).tiny
 

@@ -12,7 +12,7 @@ from typing import Any
 import onnx
 
 from .. import engines
-from ..graphs.share import save_sharing
+from ..graphs.rewrite import save_sharing
 from ..graphs.write_onnxruntime import write_onnxruntime
 from ..measure.fidelity import mean_abs_logit_change
 from ..progress import SILENT, Progress

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ..progress import SILENT, Progress
 from ..quant_map import Floats, Range
-from .moments import fake_quantize
+from ..tasks import Feature
+from .observe import Axes, watch
 from .weights import dequantize, quantize_weight
 
 ALPHAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -24,6 +28,9 @@ _LARGEST_FACTOR = 1e4
 
 BALANCES = (0.5, 0.25, 0.12, 0.08, 0.05, 0.03)
 """GELU's outputs in two small encoders were best with 0.25 (last layers) to 0.03 (first layers)."""
+
+TOKENS = 512
+"""Tokens kept of each input, so that memory does not grow with the rows: 0.8 to 6 MB an input."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,11 @@ def magnitudes(low: Floats, high: Floats, balance: float = 1.0) -> Floats:
     short, long = (-low, high) if -low.min(initial=0) <= high.max(initial=0) else (high, -low)
     reach: Floats = np.maximum(long, short / balance)
     return reach
+
+
+def largest_weights(weights: Sequence[Floats]) -> Floats:
+    """The largest magnitude [in] by which each channel is multiplied in any of the weights [in, out]."""
+    return np.asarray(np.max([np.abs(weight).max(axis=1) for weight in weights], axis=0))
 
 
 def smoothing_vector(input_max: Floats, weight_max: Floats, alpha: float) -> Floats:
@@ -98,13 +110,13 @@ def choose_smoothing(samples: Floats, weights: Sequence[Floats], alphas: Sequenc
     low, high = fitted.min(axis=0, initial=0), fitted.max(axis=0, initial=0)
     if not has_outliers(magnitudes(low, high)):
         return None
-    weight_max = np.max([np.abs(weight).max(axis=1) for weight in weights], axis=0)
+    weight_max = largest_weights(weights)
     wanted = [judged @ weight for weight in weights]
 
     def error(vector: Floats) -> float:
         smooth = fitted / vector
         range_ = Range(min(0.0, float(smooth.min())), max(0.0, float(smooth.max())))
-        inputs = fake_quantize(judged / vector, range_)
+        inputs = range_.fake_quantize(judged / vector)
         total = 0.0
         for weight, output in zip(weights, wanted, strict=True):
             rounded = dequantize(quantize_weight(weight * vector[:, None]))
@@ -129,3 +141,47 @@ def _is_lopsided(low: Floats, high: Floats) -> bool:
     """Whether one sign reaches less than half as far as the other, as in GELU's output (-0.17 to 10)."""
     sides = sorted((float(-low.min()), float(high.max())))
     return sides[0] < sides[1] / 2
+
+
+class InputSample:
+    """Of one input: the extremes of each channel, with 0 [channels], and an even draw of its tokens.
+
+    Of a stream the tokens with the smallest random keys are kept: a fair draw.
+    """
+
+    def __init__(self, random: np.random.Generator) -> None:
+        self._random = random
+        self._keys: NDArray[np.float64] = np.empty(0)
+        self.channel_low: Floats = np.zeros(0, np.float32)
+        self.channel_high = self.channel_low
+        self.tokens: Floats = np.zeros((0, 0), np.float32)
+
+    @property
+    def channel_max(self) -> Floats:
+        """The largest magnitude of each channel [channels]."""
+        return np.maximum(self.channel_high, -self.channel_low)
+
+    def add(self, tokens: Floats) -> None:
+        """Take in a batch [tokens, channels]."""
+        if not self._keys.size:
+            self.channel_low = self.channel_high = np.zeros(tokens.shape[1], np.float32)
+            self.tokens = tokens[:0]
+        self.channel_low = np.minimum(self.channel_low, tokens.min(axis=0, initial=0))
+        self.channel_high = np.maximum(self.channel_high, tokens.max(axis=0, initial=0))
+        keys = self._random.random(len(tokens))
+        worth = keys < (self._keys.max() if len(self._keys) >= TOKENS else 1)
+        keys, kept = np.concatenate([self._keys, keys[worth]]), np.concatenate([self.tokens, tokens[worth]])
+        order = np.argsort(keys, kind="stable")[:TOKENS]
+        self._keys, self.tokens = keys[order], kept[order]
+
+
+def sample_inputs(
+    proto: Any, values: Axes, features: Sequence[Feature], pad_id: int, *, seed: int, progress: Progress = SILENT
+) -> dict[str, InputSample]:
+    """Run the rows once and keep a draw of tokens by seed (each has the same chance, whatever the batch)."""
+    random = np.random.default_rng(seed)
+    drawn = {name: InputSample(np.random.default_rng(random.integers(2**63))) for name in values}
+    for seen in watch(proto, values, features, pad_id, title="look", progress=progress):
+        for name, tokens in seen.items():
+            drawn[name].add(tokens)
+    return drawn

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from onnx import numpy_helper
 
-from ..graphs.layers import Kind, Layer, Product, find_layers, find_products, find_tables
+from ..graphs.layers import Kind, LinearLayer, Product, find_layers, find_products, find_tables
+from ..graphs.wiring import initializers
 from ..quant_map import Floats
 from .skip import skipped
 
@@ -40,7 +41,7 @@ class Group:
 class Targets:
     """Layers and products to quantize; `left_float` by weight with its reason; the weights and biases by name."""
 
-    layers: tuple[Layer, ...]
+    layers: tuple[LinearLayer, ...]
     products: tuple[Product, ...]
     left_float: dict[str, str]
     weights: dict[str, Floats] = field(repr=False)
@@ -85,18 +86,18 @@ def find_targets(proto: Any, *, skip_layers: Sequence[str] = (), attention: Sequ
 
     `attention`: the kinds of products to take.
     """
-    uses: dict[str, list[Layer]] = {}
+    uses: dict[str, list[LinearLayer]] = {}
     for layer in find_layers(proto):
         uses.setdefault(layer.name, []).append(layer)
     skip = skipped(skip_layers, [*uses, *(table.name for table in find_tables(proto))])
-    arrays = {tensor.name: tensor for tensor in proto.graph.initializer}
+    tensors = initializers(proto.graph)
     left_float: dict[str, str] = {}
     weights, biases = {}, {}
     for name, layers in uses.items():
-        weights[name] = np.asarray(numpy_helper.to_array(arrays[name]), np.float32)
+        weights[name] = np.asarray(numpy_helper.to_array(tensors[name]), np.float32)
         bias = layers[0].bias
         if bias is not None:
-            biases[name] = np.asarray(numpy_helper.to_array(arrays[bias]), np.float32)
+            biases[name] = np.asarray(numpy_helper.to_array(tensors[bias]), np.float32)
         if name in skip:
             left_float[name] = "skipped"
         elif layers[0].shape[1] < FEWEST_OUTPUTS:

@@ -1,16 +1,20 @@
-"""Weights as INT8: one step per output channel or per tensor, fine where the CPU allows it."""
+"""Weights as INT8: one step per output channel or per tensor, fine where the CPU allows it; tables with one per row."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from onnx import numpy_helper
 
 from ..errors import UserError, nearest
-from ..quant_map import Floats, Integers
-from .saturation import PAIR_LIMIT, pairs
+from ..graphs.layers import find_tables
+from ..graphs.wiring import initializers
+from ..quant_map import Floats, Integers, QuantTable
+from .skip import fits
 
 KINDS = ("channel_wise_abs_max", "abs_max")
 CPU_CLASSES = ("all", "vnni")
@@ -30,6 +34,11 @@ _LEAST_IMPORTANCE = 0.01
 _COLUMNS = 64
 
 _TINY = np.finfo(np.float32).tiny
+
+PAIR_LIMIT = 128
+"""The largest safe magnitude of a pair's same-sign sum: 255·128 = 32 640 fits into 16 bits, 255·129 does not."""
+# Rows worked on at a time, so that a vocabulary of 250,000 needs no second table of floats.
+_ROWS = 8192
 
 
 @dataclass(frozen=True)
@@ -179,3 +188,62 @@ def _settle(real: Floats, integers: Floats, importance: Floats) -> None:
     settled = np.clip(np.rint(one - (one + other - PAIR_LIMIT) * share), PAIR_LIMIT - LARGEST, LARGEST)
     first[row, column] = sign * settled
     second[row, column] = sign * (PAIR_LIMIT - settled)
+
+
+def unsafe_pairs(integers: Integers) -> int:
+    """How many pairs of neighbours along the summed axis of [in, out] can overflow, whatever the input; 0 is proof.
+
+    >>> unsafe_pairs(np.array([[100, 100], [28, 29]], np.int8))
+    1
+    """
+    first, second = pairs(integers.astype(np.int16))
+    # Of two opposite signs neither passes 128 alone, and their sum is smaller still: so |sum| is the whole test.
+    return int(np.count_nonzero(np.abs(first + second) > PAIR_LIMIT))
+
+
+def pairs(rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Views of rows 0, 2, 4, … and of their neighbours 1, 3, 5, …; an odd last row is summed alone and is in neither.
+
+    >>> pairs(np.array([10, 11, 12, 13, 14]))
+    (array([10, 12]), array([11, 13]))
+    """
+    paired = len(rows) // 2 * 2
+    return rows[0:paired:2], rows[1:paired:2]
+
+
+def quantize_tables(proto: Any, skip_layers: Sequence[str] = ()) -> tuple[dict[str, QuantTable], dict[str, str]]:
+    """The tables by name, and those left float with their reason."""
+    tensors = initializers(proto.graph)
+    tables: dict[str, QuantTable] = {}
+    left_float: dict[str, str] = {}
+    for name in dict.fromkeys(table.name for table in find_tables(proto)):
+        array = np.asarray(numpy_helper.to_array(tensors[name]), np.float32)
+        if any(fits(name, pattern) for pattern in skip_layers):
+            left_float[name] = "skipped"
+        elif not np.isfinite(array).all():
+            left_float[name] = "not_finite"
+        else:
+            tables[name] = quantize_table(array)
+    return tables, left_float
+
+
+def quantize_table(table: Floats) -> QuantTable:
+    """Round a table [rows, width] to INT8; every number moves by half a step of its row at most.
+
+    A row of zeros (padding) stays zeros. NaN or infinity anywhere is refused: callers leave such a table float.
+
+    >>> quantize_table(np.array([[0.5, -1.0], [0.0, 0.0]], np.float32))
+    QuantTable(integers=array([[  64, -127],
+           [   0,    0]], dtype=int8), scales=array([0.00787402, 1.        ], dtype=float32))
+    """
+    integers = np.empty(table.shape, np.int8)
+    scales = np.empty(len(table), np.float32)
+    for start in range(0, len(table), _ROWS):
+        rows = table[start : start + _ROWS]
+        largest = np.abs(rows).max(axis=1, initial=0)
+        if not np.isfinite(largest).all():
+            raise UserError("A table with NaN or infinity cannot be quantized.", hint="Leave that table float.")
+        steps = np.where(largest > 0, np.maximum(largest / np.float32(LARGEST), _TINY), np.float32(1))
+        scales[start : start + _ROWS] = steps
+        integers[start : start + _ROWS] = np.clip(np.rint(rows / steps[:, None]), -LARGEST, LARGEST)
+    return QuantTable(integers, scales)

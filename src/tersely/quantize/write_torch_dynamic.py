@@ -6,7 +6,6 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from torch import nn
 
 from .. import __version__
 from ..artifact import sha256
-from ..atomic import check_destination, whole_folder
+from ..atomic import atomic_folder, check_destination
 from ..engines.torch import as_tuple, output_names
 from ..errors import Failure, UserError, existing, nearest
 from ..models.folder import NOTES, TOKENIZER_FILES, read_notes
@@ -24,6 +23,7 @@ from ..models.torch_dynamic import MANIFEST
 from ..models.torch_dynamic.folder import WEIGHTS, DynamicManifest, read_dynamic
 from ..models.torch_dynamic.linear import DynamicLinear
 from ..models.torch_folder import load_module
+from .skip import fits
 from .targets import FEWEST_OUTPUTS
 from .weights import KINDS, quantize_weight
 
@@ -66,7 +66,7 @@ def write_dynamic(
     module = load_module(folder)
     layers, left_float = _choose(module, [skip_layers] if isinstance(skip_layers, str) else skip_layers, folder)
     _quantize(module, layers, weight_quantize_type)
-    with whole_folder(output_dir, overwrite=overwrite) as scratch:
+    with atomic_folder(output_dir, overwrite=overwrite) as scratch:
         for name in ("config.json", *TOKENIZER_FILES):
             if (folder / name).is_file():
                 shutil.copyfile(folder / name, scratch / name)
@@ -89,14 +89,14 @@ def _choose(module: nn.Module, skip: Sequence[str], folder: Path) -> tuple[tuple
     """The linear layers to quantize, and those that stay float with the reason. (A subclass has its own arithmetic.)"""
     linear = {name: part for name, part in module.named_modules() if type(part) is nn.Linear}
     for pattern in skip:
-        if not any(_fits(name, pattern) for name in linear):
+        if not any(fits(f"{name}.weight", pattern) for name in linear):
             hint = f"Layers have names such as '{next(iter(linear), 'none')}'; patterns take * and ?."
             raise UserError(
                 f"No layer fits the pattern '{pattern}' (option '--skip_layers').", hint=hint, option="skip_layers"
             )
     left_float = {}
     for name, layer in linear.items():
-        if any(_fits(name, pattern) for pattern in skip):
+        if any(fits(f"{name}.weight", pattern) for pattern in skip):
             left_float[name] = "skipped"
         elif layer.out_features < FEWEST_OUTPUTS:
             left_float[name] = "small"
@@ -104,10 +104,6 @@ def _choose(module: nn.Module, skip: Sequence[str], folder: Path) -> tuple[tuple
     if not layers:
         raise UserError(f"None of the {len(linear)} linear layers is left to quantize.", where=str(folder))
     return layers, left_float
-
-
-def _fits(name: str, pattern: str) -> bool:
-    return fnmatchcase(name, pattern) or fnmatchcase(f"{name}.weight", pattern)
 
 
 def _quantize(module: nn.Module, layers: Sequence[str], weight_quantize_type: str) -> None:

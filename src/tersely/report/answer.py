@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from . import numbers as n
-from .run import Model, Run
+from .run import Run
 
 
 @dataclass(frozen=True)
@@ -73,15 +73,10 @@ def _score(run: Run) -> Fact:
         beside.append(f"95 % interval {n.interval(run, best.interval)}")
     beside.append(f"FP32 {n.score(run, run.fp32.score)}")
     if best.drop is not None:
-        beside.append(f"drop {_drop(run, best)}")
+        beside.append(f"drop {n.score_within(run, best.drop, best.drop_interval)}")
     if best.emulated:
         beside.append("scored with exact sums in floats: this CPU has none in integers")
     return Fact(run.metric, n.score(run, best.score), tuple(beside))
-
-
-def _drop(run: Run, one: Model) -> str:
-    within = f" (95 % {n.interval(run, one.drop_interval)})" if one.drop_interval else ""
-    return f"{n.score(run, one.drop)}{within}"
 
 
 def stamps(run: Run) -> list[str]:
@@ -99,12 +94,9 @@ def stamps(run: Run) -> list[str]:
     if run.test is not None:
         test = run.test.best
         fp32 = f"FP32 {n.score(run, run.test.fp32.score)}"
-        drop = "" if test.drop is None else f", drop {_drop(run, test)}"
-        within = f" (95 % {n.interval(run, test.interval)})" if test.interval else ""
-        said.append(
-            f"On {test.rows} test rows, which chose nothing: {run.metric} {n.score(run, test.score)}{within}, "
-            f"{fp32}{drop}."
-        )
+        drop = "" if test.drop is None else f", drop {n.score_within(run, test.drop, test.drop_interval)}"
+        scored = f"{run.metric} {n.score_within(run, test.score, test.interval)}"
+        said.append(f"On {test.rows} test rows, which chose nothing: {scored}, {fp32}{drop}.")
     if run.scored and best.drop_interval and best.drop_interval[0] < 0 < best.drop_interval[1]:
         said.append("The interval of the drop holds 0: these rows do not tell the two models' scores apart.")
     return said

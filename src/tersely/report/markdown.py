@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from . import answer, changed, layers, reproduce
-from .candidates import candidates, remarks
+import re
+from collections.abc import Sequence
+
+from . import answer, tables
+from .markup import ReportTable, escape_markdown, markdown_table
 from .run import Run
-from .table import escape_markdown, markdown_table
 
 MARK = "<!-- tersely report -->"
 SHOWN = 10
@@ -15,29 +17,23 @@ SHOWN = 10
 def markdown(run: Run) -> str:
     """The whole text. The same run gives the same bytes."""
     best = f"{escape_markdown(run.model)}: {escape_markdown(run.best)}"
-    parts = [MARK, f"# {best}", f"**{escape_markdown(answer.headline(run))}**", _facts(run)]
-    parts += _list(answer.stamps(run))
-    parts += ["## Candidates", markdown_table(candidates(run)).rstrip()]
-    parts += [escape_markdown(line) for line in (run.rule, *remarks(run)) if line]
+    parts = [MARK, f"# {best}", f"**{escape_markdown(answer.headline(run))}**", _facts(run), _list(answer.stamps(run))]
+    parts += ["## Candidates", markdown_table(tables.candidates(run))]
+    parts += [escape_markdown(line) for line in (run.rule, *tables.remarks(run)) if line]
     if run.layers:
         parts += ["## Layers", *_layers(run)]
-    if said := changed.summary(run):
+    if said := tables.changes_summary(run):
         parts += ["## Rows whose answer changed", said]
-        table = changed.changed(run)
-        parts += [] if table is None else [markdown_table(table).rstrip()]
-    if (table := changed.confusion(run)) is not None:
-        parts += [
-            "## Which labels are taken for which",
-            "In brackets: the change from FP32.",
-            markdown_table(table).rstrip(),
-        ]
+        table = tables.changed(run)
+        parts += [] if table is None else [markdown_table(table)]
+    if (table := tables.confusion(run)) is not None:
+        parts += ["## Which labels are taken for which", "In brackets: the change from FP32.", markdown_table(table)]
     parts += ["## To run it again"]
-    typed = reproduce.command(run)
+    typed = tables.command(run)
     if typed is not None:
-        fence = "`" * max(3, 1 + _longest_fence(typed))
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", typed)), default=0))
         parts.append(f"{fence}bash\n{typed}\n{fence}")
-    parts.append(markdown_table(reproduce.facts(run)).rstrip())
-    parts += _list(run.notes)
+    parts += [markdown_table(tables.made_with(run)), _list(run.notes)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -49,26 +45,17 @@ def _facts(run: Run) -> str:
     return "\n".join(line.replace(" ()", "") for line in lines)
 
 
-def _list(lines: object) -> list[str]:
-    found = [f"- {escape_markdown(str(line))}" for line in (lines if isinstance(lines, (list, tuple)) else ())]
-    return ["\n".join(found)] if found else []
+def _list(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {escape_markdown(line)}" for line in lines)
 
 
 def _layers(run: Run) -> list[str]:
-    said = [escape_markdown(line) for line in layers.summary(run)]
-    for reason, names in layers.floats(run).items():
+    said = [escape_markdown(line) for line in tables.layers_summary(run)]
+    for reason, names in tables.floats(run).items():
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         said.append(f"Float, {escape_markdown(reason)}: {', '.join(map(escape_markdown, names[:SHOWN]))}{more}.")
-    table = layers.harm(run)
+    table = tables.harm(run)
     if table is not None:
         said.append("Harm of each layer alone in INT8, the largest first:")
-        said.append(markdown_table(type(table)(table.columns, table.lines[:SHOWN])).rstrip())
+        said.append(markdown_table(ReportTable(table.columns, table.lines[:SHOWN])))
     return said
-
-
-def _longest_fence(text: str) -> int:
-    longest = run = 0
-    for letter in text:
-        run = run + 1 if letter == "`" else 0
-        longest = max(longest, run)
-    return longest

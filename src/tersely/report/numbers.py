@@ -20,6 +20,11 @@ def interval(run: Run, bounds: Sequence[float] | None) -> str:
     return "" if not bounds else f"{score(run, bounds[0])} to {score(run, bounds[1])}"
 
 
+def score_within(run: Run, value: float | None, bounds: Sequence[float] | None) -> str:
+    """A score with its interval, if that is known."""
+    return f"{score(run, value)} (95 % {interval(run, bounds)})" if bounds else score(run, value)
+
+
 def signless(text: str) -> str:
     """Zero has no sign, and a minus is one.
 
@@ -29,9 +34,9 @@ def signless(text: str) -> str:
     return text.lstrip("-") if not text.strip("-0.") else text.replace("-", "−")
 
 
-def percent(share: float | None, digits: int = 2) -> str:
+def percent(share: float | None) -> str:
     """A share in percent, without the sign."""
-    return "" if share is None or math.isnan(share) else f"{100 * share:.{digits}f}"
+    return "" if share is None or math.isnan(share) else f"{100 * share:.2f}"
 
 
 def megabytes(size: int) -> str:
@@ -53,15 +58,29 @@ def small(value: float | None) -> str:
     return "" if value is None or math.isnan(value) else f"{value:.4f}"
 
 
+def three_digits(value: float | None) -> str:
+    """An end of a range."""
+    return "" if value is None else signless(f"{value:.3g}")
+
+
+def changed_count(was: int, now: int) -> str:
+    """A count with its change.
+
+    >>> changed_count(5, 5), changed_count(5, 7), changed_count(0, 0)
+    ('5', '7 (+2)', '0')
+    """
+    return f"{now}" if was == now else f"{now} ({now - was:+d})".replace("-", "−")
+
+
 def batch(size: str) -> str:
     """What a batch size is called."""
     return f"batch {size}"
 
 
-def count(number: int, one: str, many: str) -> str:
+def count(number: int, singular: str, plural: str) -> str:
     """A number with its noun.
 
     >>> count(1, "row", "rows"), count(2, "row", "rows")
     ('1 row', '2 rows')
     """
-    return f"{number:,} {one if number == 1 else many}"
+    return f"{number:,} {singular if number == 1 else plural}"

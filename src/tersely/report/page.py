@@ -6,15 +6,19 @@ import base64
 import hashlib
 from importlib.resources import files
 
-from . import answer, changed, layers, reproduce
-from .candidates import candidates, remarks
-from .markup import Markup, join, tag
+from . import answer, tables
+from .markup import Markup, html_table, join, tag
 from .plot import described, plot
 from .run import Run
-from .table import html_table
 
 GENERATOR = "tersely report"
 NAMES = "A name tells what was pruned, the calibrator with its number of rows, and whether embeddings are INT8 too."
+KINDS_OF_POINTS = {
+    "chosen": "chosen",
+    "front": "on the Pareto front: not beaten in score, speed and size at once",
+    "beaten": "beaten by another",
+    "fp32": "FP32",
+}
 SHOWN = 12
 """Layers whose harm is drawn; the others are in the table of all."""
 
@@ -66,51 +70,45 @@ def _plot(run: Run) -> Markup:
     wide, narrow = plot(run, 1000, 440), plot(run, 380, 400)
     if not wide:
         return Markup("")
-    key = [
-        ("chosen", "chosen"),
-        ("front", "on the Pareto front: not beaten in score, speed and size at once"),
-        ("beaten", "beaten by another"),
-        ("fp32", "FP32"),
-    ]
-    drawn = {"chosen", "fp32", *("front" if one.pareto else "beaten" for one in run.candidates if one.name != run.best)}
+    others = {"front" if model.pareto else "beaten" for model in run.candidates if model.name != run.best}
     entries = [
-        tag("li", tag("span", class_=f"key {name}", aria_hidden="true"), what) for name, what in key if name in drawn
+        tag("li", tag("span", class_=f"key {kind}", aria_hidden="true"), what)
+        for kind, what in KINDS_OF_POINTS.items()
+        if kind in {"chosen", "fp32", *others}
     ]
     whisker = "A whisker is the 95 % interval of the drop: where it crosses the dashed line, FP32's score, the rows do "
     whisker += "not tell the two apart. "
     says = "Area is size; speed is the geometric mean over batch sizes. "
-    says += whisker if run.scored and any(one.drop_interval for one in run.candidates) else ""
+    says += whisker if run.scored and any(model.drop_interval for model in run.candidates) else ""
     says += "The dotted line is the best to be had at each speed."
-    return _section(
-        "Score against speed" if run.scored else "Answers against speed",
-        tag(
-            "figure",
-            tag("div", wide, class_="wide"),
-            tag("div", narrow, class_="narrow"),
-            tag("p", described(run, run.chosen), class_="detail", aria_live="polite"),
-            tag("ul", *entries, class_="keys"),
-            tag("figcaption", says),
-        ),
+    figure = tag(
+        "figure",
+        tag("div", wide, class_="wide"),
+        tag("div", narrow, class_="narrow"),
+        tag("p", described(run, run.chosen), class_="detail", aria_live="polite"),
+        tag("ul", *entries, class_="keys"),
+        tag("figcaption", says),
     )
+    return _section("Score against speed" if run.scored else "Answers against speed", figure)
 
 
 def _candidates(run: Run) -> Markup:
-    said = [tag("p", line) for line in (run.rule, *remarks(run)) if line]
-    return _section("Candidates", html_table(candidates(run), NAMES, sortable=True), *said)
+    said = [tag("p", line) for line in (run.rule, *tables.remarks(run)) if line]
+    return _section("Candidates", html_table(tables.candidates(run), NAMES, sortable=True), *said)
 
 
 def _layers(run: Run) -> Markup:
     if not run.layers:
         return Markup("")
-    parts: list[str] = [tag("p", line) for line in layers.summary(run)]
+    parts: list[str] = [tag("p", line) for line in tables.layers_summary(run)]
     if run.sensitivity:
         parts.append(_harm(run))
     else:
         parts.append(tag("p", "The harm of each layer was not measured; ", tag("code", "--sensitivity"), " does that."))
-    for reason, names in layers.floats(run).items():
+    for reason, names in tables.floats(run).items():
         listed = join(*[tag("code", name) for name in names], by=", ")
         parts.append(tag("p", tag("b", f"Float, {reason}: "), listed))
-    table = html_table(layers.every_layer(run), "Layers, tables and products")
+    table = html_table(tables.every_layer(run), "Layers, tables and products")
     parts.append(tag("details", tag("summary", f"All {len(run.layers)} in a table"), table))
     return _section("Layers", *parts)
 
@@ -118,49 +116,43 @@ def _layers(run: Run) -> Markup:
 def _harm(run: Run) -> Markup:
     ordered = sorted(run.sensitivity.items(), key=lambda pair: -pair[1])
     largest = max(ordered[0][1], 1e-12)
-    bars = [
-        tag("div", tag("dt", name), tag("dd", _bar(value / largest), f"{value:.4f}")) for name, value in ordered[:SHOWN]
-    ]
-    rest = len(ordered) - SHOWN
-    more = f" The other {rest} do less." if rest > 0 else ""
+    bars = []
+    for name, value in ordered[:SHOWN]:
+        bar = tag("rect", width=100 * value / largest, height=10)
+        drawn = tag("svg", bar, viewBox="0 0 100 10", preserveAspectRatio="none", aria_hidden="true")
+        bars.append(tag("div", tag("dt", name), tag("dd", drawn, f"{value:.4f}")))
+    more = f" The other {len(ordered) - SHOWN} do less." if len(ordered) > SHOWN else ""
     says = f"Harm: how far logits move on average (mean |Δlogit|) with one layer alone in INT8.{more}"
     return tag("figure", tag("figcaption", says), tag("dl", *bars, class_="bars"))
 
 
-def _bar(share: float) -> Markup:
-    rect = tag("rect", width=100 * share, height=10)
-    return tag("svg", rect, viewBox="0 0 100 10", preserveAspectRatio="none", aria_hidden="true")
-
-
 def _changed(run: Run) -> Markup:
-    said = changed.summary(run)
+    said = tables.changes_summary(run)
     if not said:
         return Markup("")
     parts: list[str] = [tag("p", said)]
-    if (table := changed.changed(run)) is not None and run.changes is not None:
+    if (table := tables.changed(run)) is not None and run.changes is not None:
         caption = f"The worst {len(table.lines)}" if run.changes.changed > len(table.lines) else "All of them"
         parts.append(tag("div", html_table(table, f"{caption}, the worst first"), class_="texts"))
     return _section("Rows whose answer changed", *parts)
 
 
 def _confusion(run: Run) -> Markup:
-    table = changed.confusion(run)
+    table = tables.confusion(run)
     if table is None:
         return Markup("")
     says = "Counts of the chosen model on the rows that were scored; in brackets the change from FP32."
-    return _section(
-        "Which labels are taken for which",
-        tag("div", html_table(table, says, shades=changed.shares(run)), class_="matrix"),
-    )
+    matrix = tag("div", html_table(table, says, shades=tables.shares(run)), class_="matrix")
+    return _section("Which labels are taken for which", matrix)
 
 
 def _again(run: Run) -> Markup:
     parts: list[str] = []
-    typed = reproduce.command(run)
+    typed = tables.command(run)
     if typed is not None:
         parts.append(tag("pre", tag("code", typed), tabindex="0"))
-    parts.append(html_table(reproduce.facts(run), "Made with"))
-    options = reproduce.options(run)
+    parts.append(html_table(tables.made_with(run), "Made with"))
+    options = tables.options(run)
     if options is not None:
         parts.append(tag("details", tag("summary", "All options"), html_table(options, "Options")))
     if run.notes:

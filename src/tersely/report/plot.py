@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from . import numbers as n
-from .axis import Axis, axis
-from .labels import Box, place_labels
-from .markup import Markup, join, tag
-from .run import Model, Run
+from .markup import Markup, tag
+from .run import ModelResult, Run
 
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 18.0, 18.0, 50.0
 LARGEST = 26.0
 """Radius of the largest model."""
 SMALLEST = 5.0
+STEPS = (1, 2, 2.5, 5, 10)
+Circle = tuple[float, float, float, str]
+"""x, y, radius, name."""
+WIDE, HIGH, GAP = 7.2, 15.0, 6.0
+"""Pixels of a letter, of a line, and between a circle and its name."""
 
 
 @dataclass(frozen=True)
 class Point:
     """A model at its place. `low`, `high`: where the interval of its drop ends, if there is one."""
 
-    model: Model
+    model: ModelResult
     x: float
     y: float
     radius: float
@@ -33,20 +36,20 @@ class Point:
 
 def plot(run: Run, width: float, height: float) -> Markup:
     """Draw those models that were timed; nothing where there are none."""
-    timed = [one for one in run.candidates if one.speed is not None and not math.isnan(_value(run, one))]
+    timed = [model for model in run.candidates if model.speed is not None and not math.isnan(_value(run, model))]
     if not timed:
         return Markup("")
     models = [run.fp32, *timed]
-    heights = [value for one in models for value in _heights(run, one)]
+    heights = [value for model in models for value in _heights(run, model)]
     narrowest = 0.02 if run.fraction else 0.02 * max(abs(value) for value in heights) or 1.0
-    across = axis([_speed(run, one) for one in models], LEFT, width - RIGHT, narrowest=0.5)
+    across = axis([_speed(run, model) for model in models], LEFT, width - RIGHT, narrowest=0.5)
     up = axis(heights, height - BOTTOM, TOP, narrowest=narrowest)
-    largest = max(one.size for one in models) or 1
-    points = [_point(run, one, across, up, largest) for one in models]
+    largest = max(model.size for model in models) or 1
+    points = [_point(run, model, across, up, largest) for model in models]
     points.sort(key=lambda point: -point.radius)  # small ones are drawn over large ones
     ground = Box(LEFT, TOP, width - RIGHT, height - BOTTOM)
-    marked = {id(point): (point.kind == "chosen") + 2 * (point.kind == "fp32") for point in points}
-    ranked = sorted(points, key=lambda point: (-marked[id(point)], "beaten" in point.kind, point.model.name))
+    order = {"fp32": 0, "chosen": 1, "front": 2, "beaten": 3}
+    ranked = sorted(points, key=lambda point: (order[point.kind], point.model.name))
     circles = [(point.x, point.y, point.radius + 4 * (point.kind == "chosen"), point.model.name) for point in ranked]
     title = f"{_what(run)} against speed of {len(timed)} candidates and FP32"
     return tag(
@@ -55,73 +58,63 @@ def plot(run: Run, width: float, height: float) -> Markup:
         tag("g", *_grid(run, across, up, ground), class_="grid", aria_hidden="true"),
         _front(points, ground),
         *[_drawn(run, point) for point in points],
-        tag("g", *[tag("text", text, x=x, y=y, text_anchor=anchor) for text, x, y, anchor in
-                   place_labels(circles, ground)], class_="names", aria_hidden="true"),
+        tag("g", *place_labels(circles, ground), class_="names", aria_hidden="true"),
         viewBox=f"0 0 {width:g} {height:g}",
         width=width,
         height=height,
         role="group",
         aria_label=title,
-    )  # fmt: skip
+    )
 
 
 def _what(run: Run) -> str:
     return run.metric if run.scored else "share of FP32's answers"
 
 
-def _value(run: Run, one: Model) -> float:
+def _value(run: Run, model: ModelResult) -> float:
     """What the plot shows upwards: the score or, where nothing was scored, the share of equal answers."""
     if run.scored:
-        return one.score if one.score is not None else math.nan
-    return 1.0 if one is run.fp32 else one.same_answer or 0.0
+        return model.score if model.score is not None else math.nan
+    return 1.0 if model is run.fp32 else model.same_answer or 0.0
 
 
-def _speed(run: Run, one: Model) -> float:
-    return 1.0 if one is run.fp32 else one.speed or 1.0
+def _speed(run: Run, model: ModelResult) -> float:
+    return 1.0 if model is run.fp32 else model.speed or 1.0
 
 
-def _heights(run: Run, one: Model) -> list[float]:
+def _heights(run: Run, model: ModelResult) -> list[float]:
     """Value and interval as heights: up is better, also where less is."""
-    sign = 1 if run.greater_is_better or not run.scored else -1
-    found = [sign * _value(run, one)]
-    if run.scored and one.drop_interval and run.fp32.score is not None:
-        found += [sign * run.fp32.score - drop for drop in reversed(one.drop_interval)]
+    found = [run.sign * _value(run, model)]
+    if run.scored and model.drop_interval and run.fp32.score is not None:
+        found += [run.sign * run.fp32.score - drop for drop in reversed(model.drop_interval)]
     return found
 
 
-def _point(run: Run, one: Model, across: Axis, up: Axis, largest: int) -> Point:
-    heights = _heights(run, one)
+def _point(run: Run, model: ModelResult, across: Axis, up: Axis, largest: int) -> Point:
+    heights = _heights(run, model)
     low, high = (up(value) for value in heights[1:]) if len(heights) > 1 else (None, None)
-    kind = "fp32" if one is run.fp32 else "chosen" if one.name == run.best else "front" if one.pareto else "beaten"
-    radius = max(SMALLEST, LARGEST * math.sqrt(one.size / largest))
-    return Point(one, across(_speed(run, one)), up(heights[0]), radius, low, high, kind)
+    kind = (
+        "fp32" if model is run.fp32 else "chosen" if model.name == run.best else "front" if model.pareto else "beaten"
+    )
+    radius = max(SMALLEST, LARGEST * math.sqrt(model.size / largest))
+    return Point(model, across(_speed(run, model)), up(heights[0]), radius, low, high, kind)
 
 
 def _grid(run: Run, across: Axis, up: Axis, ground: Box) -> list[Markup]:
-    sign = 1 if run.greater_is_better or not run.scored else -1
     drawn = []
     for value in across.ticks(6 if ground.right > 500 else 4):
         x = across(value)
         drawn.append(tag("line", x1=x, x2=x, y1=ground.top, y2=ground.bottom))
         drawn.append(tag("text", f"{value:g} ×", x=x, y=ground.bottom + 18, text_anchor="middle"))
     for value in up.ticks():
-        shown = (
-            f"{round(100 * sign * value, 6):g}" if run.fraction or not run.scored else f"{sign * value:g}"
-        ).replace("-", "−")
+        shown = round(100 * run.sign * value, 6) if run.fraction or not run.scored else run.sign * value
         drawn.append(tag("line", x1=ground.left, x2=ground.right, y1=up(value), y2=up(value)))
-        drawn.append(tag("text", shown, x=ground.left - 8, y=up(value) + 4, text_anchor="end"))
+        drawn.append(tag("text", f"{shown:g}".replace("-", "−"), x=ground.left - 8, y=up(value) + 4, text_anchor="end"))
     middle = (ground.left + ground.right) / 2
     drawn.append(tag("text", "times as fast as FP32 →", x=middle, y=ground.bottom + 40, text_anchor="middle"))
-    side, centre = 13.0, (ground.top + ground.bottom) / 2
-    better = "" if run.greater_is_better or not run.scored else " (less is better)"
-    drawn.append(
-        tag(
-            "text",
-            f"{_what(run)}{better} →",
-            text_anchor="middle",
-            transform=f"translate({side} {centre:g}) rotate(-90)",
-        )
-    )
+    better, centre = "" if run.sign > 0 else " (less is better)", (ground.top + ground.bottom) / 2
+    turned = f"translate(13.0 {centre:g}) rotate(-90)"
+    drawn.append(tag("text", f"{_what(run)}{better} →", text_anchor="middle", transform=turned))
     fp32 = up(_heights(run, run.fp32)[0])
     drawn.append(tag("line", x1=ground.left, x2=ground.right, y1=fp32, y2=fp32, class_="level"))
     return drawn
@@ -141,34 +134,121 @@ def _front(points: Sequence[Point], ground: Box) -> Markup:
 
 
 def _drawn(run: Run, point: Point) -> Markup:
-    one = point.model
-    said = described(run, one)
-    whisker = Markup("")
+    model = point.model
+    said = described(run, model)
+    inside = [tag("title", said)]
     if point.low is not None and point.high is not None:
-        whisker = tag("line", x1=point.x, x2=point.x, y1=point.low, y2=point.high, class_="whisker")
-    ring = Markup("")
+        inside.append(tag("line", x1=point.x, x2=point.x, y1=point.low, y2=point.high, class_="whisker"))
     if point.kind == "chosen":
-        ring = tag("circle", cx=point.x, cy=point.y, r=point.radius + 4, class_="ring")
-    inside = join(
-        tag("title", said), whisker, ring, tag("circle", cx=point.x, cy=point.y, r=point.radius, class_="dot")
+        inside.append(tag("circle", cx=point.x, cy=point.y, r=point.radius + 4, class_="ring"))
+    inside.append(tag("circle", cx=point.x, cy=point.y, r=point.radius, class_="dot"))
+    return tag(
+        "g", *inside, class_=f"point {point.kind}", tabindex="0", role="img", aria_label=said, data_name=model.name
     )
-    return tag("g", inside, class_=f"point {point.kind}", tabindex="0", role="img", aria_label=said, data_name=one.name)
 
 
-def described(run: Run, one: Model) -> str:
+def described(run: Run, model: ModelResult) -> str:
     """A model in one line: what a pointer that rests on it shows."""
     parts = []
-    if one.score is not None:
-        within = f" (95 % {n.interval(run, one.interval)})" if one.interval else ""
-        parts.append(f"{run.metric} {n.score(run, one.score)}{within}")
-    if one.drop is not None:
-        parts.append(f"drop {n.score(run, one.drop)}")
-    if one.same_answer is not None:
-        parts.append(f"{n.percent(one.same_answer)} % same answers")
-    parts += [f"{n.times(speed.ratio)} × at {n.batch(size)}" for size, speed in one.speed_by_batch.items()]
-    if one.size:
-        parts.append(f"{n.megabytes(one.size)} MB")
-    if one.why_not:
-        parts.append(f"not chosen: {one.why_not}")
-    chosen = " (chosen)" if one is not run.fp32 and one.name == run.best else ""
-    return f"{one.name}{chosen}: {', '.join(parts)}"
+    if model.score is not None:
+        parts.append(f"{run.metric} {n.score_within(run, model.score, model.interval)}")
+    if model.drop is not None:
+        parts.append(f"drop {n.score(run, model.drop)}")
+    if model.same_answer is not None:
+        parts.append(f"{n.percent(model.same_answer)} % same answers")
+    parts += [f"{n.times(speed.ratio)} × at {n.batch(size)}" for size, speed in model.speed_by_batch.items()]
+    if model.size:
+        parts.append(f"{n.megabytes(model.size)} MB")
+    if model.why_not:
+        parts.append(f"not chosen: {model.why_not}")
+    chosen = " (chosen)" if model is not run.fp32 and model.name == run.best else ""
+    return f"{model.name}{chosen}: {', '.join(parts)}"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Values from `low` to `high` on pixels from `start` to `end`."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        """The place of a value."""
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    def ticks(self, most: int = 6) -> list[float]:
+        """Round numbers, at most so many.
+
+        >>> Axis(0.4, 3.3, 0, 100).ticks()
+        [0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
+        """
+        rough = (self.high - self.low) / most
+        scale = 10.0 ** math.floor(math.log10(rough))
+        step = next(size * scale for size in STEPS if size * scale >= rough * (1 - 1e-9))
+        first = math.ceil(self.low / step - 1e-9)
+        found = [i * step for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
+        return [round(value, 10) for value in found]
+
+
+def axis(values: Sequence[float], start: float, end: float, *, narrowest: float) -> Axis:
+    """An axis for values, with room at both ends and at least so much from end to end."""
+    low, high = min(values), max(values)
+    lacking = max(0.0, narrowest - (high - low)) / 2
+    low, high = low - lacking, high + lacking
+    more = 0.12 * (high - low)
+    return Axis(low - more, high + more, start, end)
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle; `top` is less than `bottom`."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def meets(self, other: Box) -> bool:
+        """Whether the two share a point.
+
+        >>> Box(0, 0, 2, 2).meets(Box(1, 1, 3, 3)), Box(0, 0, 1, 1).meets(Box(2, 2, 3, 3))
+        (True, False)
+        """
+        apart = self.right < other.left or other.right < self.left or self.bottom < other.top or other.bottom < self.top
+        return not apart
+
+    def holds(self, other: Box) -> bool:
+        """Whether the other lies inside."""
+        across = self.left <= other.left and other.right <= self.right
+        return across and self.top <= other.top and other.bottom <= self.bottom
+
+
+def place_labels(circles: Sequence[Circle], ground: Box) -> list[Markup]:
+    """Names beside their circles, as far as they fit without lying on each other, the first circles' first."""
+    taken = [Box(x - r, y - r, x + r, y + r) for x, y, r, _ in circles]
+    placed = []
+    for place, (x, y, r, name) in enumerate(circles):
+        others = taken[:place] + taken[place + 1 :]
+        for box, anchor in _tries(x, y, r, width(name)):
+            if ground.holds(box) and not any(box.meets(other) for other in others):
+                at = {"start": box.left, "end": box.right, "middle": (box.left + box.right) / 2}[anchor]
+                placed.append(tag("text", name, x=at, y=box.bottom - 4, text_anchor=anchor))
+                taken.append(box)
+                break
+    return placed
+
+
+def _tries(x: float, y: float, r: float, wide: float) -> Iterator[tuple[Box, str]]:
+    """Right, left, above and below of a circle."""
+    right, left = x + r + GAP, x - r - GAP
+    yield Box(right, y - HIGH / 2, right + wide, y + HIGH / 2), "start"
+    yield Box(left - wide, y - HIGH / 2, left, y + HIGH / 2), "end"
+    for top in (y - r - GAP - HIGH, y + r + GAP):
+        yield Box(x - wide / 2, top, x + wide / 2, top + HIGH), "middle"
+
+
+def width(text: str) -> float:
+    """Pixels that a text takes, about: Chinese characters are twice as wide."""
+    return sum(2 * WIDE if ord(letter) > 0x2E7F else WIDE for letter in text)

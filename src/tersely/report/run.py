@@ -17,14 +17,13 @@ RESULT = "result.json"
 
 @dataclass(frozen=True)
 class Speed:
-    """Times as fast as the fastest FP32 engine, and the spread of that."""
+    """Times as fast as the fastest FP32 engine."""
 
     ratio: float
-    spread: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelResult:
     """FP32 or a candidate, and what was measured of it. None: not measured."""
 
     name: str = "FP32"
@@ -33,14 +32,12 @@ class Model:
     emulated: bool = False
     score: float | None = None
     interval: tuple[float, ...] | None = None
-    metrics: Mapping[str, float] = field(default_factory=dict)
     rows: int | None = None
     drop: float | None = None
     drop_interval: tuple[float, ...] | None = None
     same_answer: float | None = None
     mean_abs_logit_change: float | None = None
     size: int = 0
-    folder_size: int | None = None
     memory_mb: float | None = None
     speed_by_batch: Mapping[str, Speed] = field(default_factory=dict)
     engine_by_batch: Mapping[str, str] = field(default_factory=dict)
@@ -51,12 +48,12 @@ class Model:
     @property
     def speed(self) -> float | None:
         """What choosing goes by: the geometric mean over batch sizes."""
-        ratios = [one.ratio for one in self.speed_by_batch.values()]
+        ratios = [speed.ratio for speed in self.speed_by_batch.values()]
         return math.prod(ratios) ** (1 / len(ratios)) if ratios else None
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerResult:
     """A layer, table or product of the best, and what became of it."""
 
     name: str
@@ -106,8 +103,8 @@ class Confusion:
 class Test:
     """Scores on rows that chose nothing."""
 
-    fp32: Model
-    best: Model
+    fp32: ModelResult
+    best: ModelResult
 
 
 @dataclass(frozen=True)
@@ -116,8 +113,8 @@ class Run:
 
     tersely_version: str
     best: str
-    candidates: tuple[Model, ...]
-    fp32: Model = field(default_factory=Model)
+    candidates: tuple[ModelResult, ...]
+    fp32: ModelResult = field(default_factory=ModelResult)
     model: str = "model"
     task: str = ""
     metric: str = "score"
@@ -132,7 +129,7 @@ class Run:
     pruned: tuple[Mapping[str, Any], ...] = ()
     same: Mapping[str, str] = field(default_factory=dict)
     screened_out: tuple[Mapping[str, Any], ...] = ()
-    layers: tuple[Layer, ...] = ()
+    layers: tuple[LayerResult, ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
     sensitivity: Mapping[str, float] = field(default_factory=dict)
     changes: Changes | None = None
@@ -141,14 +138,19 @@ class Run:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def chosen(self) -> Model:
+    def chosen(self) -> ModelResult:
         """The best candidate."""
-        return next(one for one in self.candidates if one.name == self.best)
+        return next(model for model in self.candidates if model.name == self.best)
 
     @property
     def scored(self) -> bool:
         """Whether there were labelled rows."""
         return self.fp32.score is not None
+
+    @property
+    def sign(self) -> int:
+        """-1 where less is better."""
+        return 1 if self.greater_is_better or not self.scored else -1
 
     @property
     def batches(self) -> list[str]:
@@ -162,9 +164,8 @@ def read_run(folder: str | Path) -> Run:
     file = folder / RESULT
     hint = "Name the --output_dir of a 'tersely compress' that has ended."
     if not file.is_file():
-        raise UserError(
-            f"There is no {RESULT} here: this is not a finished compress run.", where=str(folder), hint=hint
-        )
+        what = f"There is no {RESULT} here: this is not a finished compress run."
+        raise UserError(what, where=str(folder), hint=hint)
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -177,6 +178,6 @@ def read_run(folder: str | Path) -> Run:
 def run_of(content: Any, where: str | None = None) -> Run:
     """Check what a result holds; `where` names its file in messages."""
     run = fill(Run, content, "The result", where=where, lenient=True)
-    if run.best not in [one.name for one in run.candidates]:
+    if run.best not in [model.name for model in run.candidates]:
         raise UserError(f"The best, '{run.best}', is not among the result's candidates.", where=where)
     return run

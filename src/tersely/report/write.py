@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import UserError
 from .markdown import MARK, markdown
 from .page import GENERATOR, page
-from .run import Run, read_run, run_of
+from .run import read_run, run_of
 
 REPORTS = ("report.html", "report.md")
 _MARKS = {"report.html": f'<meta name="generator" content="{GENERATOR}">', "report.md": MARK}
@@ -25,11 +25,10 @@ def write_report(folder: str | Path) -> tuple[Path, Path]:
     paths = tuple(folder / name for name in REPORTS)
     for path in paths:
         if path.exists() and not is_report(path):
-            raise UserError(
-                "This file was not written by tersely, and is not replaced.", where=str(path), hint="Move it."
-            )
+            what = "This file was not written by tersely, and is not replaced."
+            raise UserError(what, where=str(path), hint="Move it.")
     try:
-        for path, text in zip(paths, _drawn(run).values(), strict=True):
+        for path, text in zip(paths, (page(run), markdown(run)), strict=True):
             _write(path, text)
     except OSError as error:
         raise UserError(f"The report cannot be written: {error.strerror}.", where=str(folder)) from None
@@ -38,7 +37,8 @@ def write_report(folder: str | Path) -> tuple[Path, Path]:
 
 def draw_reports(content: Any) -> dict[str, str]:
     """The reports by file name, of what a `result.json` holds."""
-    return _drawn(run_of(content))
+    run = run_of(content)
+    return dict(zip(REPORTS, (page(run), markdown(run)), strict=True))
 
 
 def is_report(path: Path) -> bool:
@@ -48,10 +48,6 @@ def is_report(path: Path) -> bool:
             return _MARKS[path.name] in stream.read(_HEAD)
     except OSError:
         return False
-
-
-def _drawn(run: Run) -> dict[str, str]:
-    return dict(zip(REPORTS, (page(run), markdown(run)), strict=True))
 
 
 def _write(path: Path, text: str) -> None:

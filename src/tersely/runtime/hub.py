@@ -15,7 +15,7 @@ from urllib.parse import quote
 from .. import __version__
 from .. import artifact as artifacts
 from ..artifact import MANIFEST, is_artifact
-from ..atomic import whole_folder
+from ..atomic import atomic_folder
 from ..errors import Failure, UserError, missing_package
 from .choose import cache_folder, write_cached, writing_cache
 from .predictor import HUB
@@ -111,7 +111,7 @@ def _download(address: Address, commit: str, place: Path) -> None:
             if is_artifact(place):
                 return
             shutil.rmtree(place, ignore_errors=True)
-            with whole_folder(place) as scratch, _explained(address):
+            with atomic_folder(place) as scratch, _explained(address):
                 api.hf_hub_download(address.repository, MANIFEST, revision=commit, local_dir=scratch)
                 names = [glob.escape(name) for name in artifacts.read_manifest(scratch).files]
                 api.snapshot_download(address.repository, revision=commit, local_dir=scratch, allow_patterns=names)

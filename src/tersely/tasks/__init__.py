@@ -9,11 +9,10 @@ from typing import Any, cast
 from ..data.typed_json import fill
 from ..errors import UserError, nearest
 from .encoder import Encoder
-from .facts import Facts, Input
 from .own import Own
 from .question_answering import QuestionAnswering
 from .sequence_classification import SequenceClassification
-from .task import Columns, Feature, InputError, Task
+from .task import Columns, Facts, Feature, Input, InputError, Task
 from .token_classification import TokenClassification
 
 TASKS: dict[str, type[Task]] = {

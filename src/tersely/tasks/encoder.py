@@ -1,4 +1,4 @@
-"""`Encoder`: text to pieces, through the `tokenizers` library alone. The same code serves training and deployment."""
+"""`Encoder`: text to tokens, through the `tokenizers` library alone. The same code serves training and deployment."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Frame:
         return sum(len(part) for part in self.ids)
 
     def around(self, *sequences: Ids) -> tuple[Ids, Ids]:
-        """Put special tokens around pieces: `input_ids`, `token_type_ids` [length]."""
+        """Put special tokens around tokens: `input_ids`, `token_type_ids` [length]."""
         parts, types = [self.ids[0]], [self.types[0]]
         for index, sequence in enumerate(sequences):
             parts += [sequence, self.ids[index + 1]]
@@ -76,11 +76,10 @@ class Encoder:
         return list(self._cut.encode_batch(inputs))
 
     def room(self, max_length: int, frame: Frame) -> int:
-        """How many pieces fit between the special tokens; at least one must (`tokenizers` would not cut at all)."""
+        """How many tokens fit between the special tokens; at least one must (`tokenizers` would not cut at all)."""
         if max_length <= frame.width:
-            raise wrong_option(
-                "max_seq_length", f"is {max_length}, of which special tokens take {frame.width}.", hint="Raise it."
-            )
+            what = f"is {max_length}, of which special tokens take {frame.width}."
+            raise wrong_option("max_seq_length", what, hint="Raise it.")
         return max_length - frame.width
 
     def plain(self, texts: Sequence[str]) -> list[Encoding]:

@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from ..data.rows import Rows
 from ..errors import UserError
 from .encoder import Encoder
-from .facts import Facts
 from .metrics import Metric
-from .task import Columns, Feature, InputError, Logits
+from .task import Columns, Facts, Feature, InputError, Logits, Loss
 from .wire import Wire
 
 
 @dataclass(frozen=True)
-class Ids:
+class OwnInputs:
     """What a row gives the model, by the names of its inputs, without padding."""
 
     inputs: Mapping[str, NDArray[Any]]
@@ -27,7 +26,7 @@ class Ids:
 
 
 @dataclass(frozen=True)
-class Given:
+class OwnOutputs:
     """What the model gave for a row: its outputs by name, or the one under `logits`."""
 
     outputs: Mapping[str, NDArray[np.float32]]
@@ -35,6 +34,10 @@ class Given:
     def as_json(self) -> dict[str, Any]:
         """Give plain types."""
         return {name: array.tolist() for name, array in self.outputs.items()}
+
+    def in_words(self) -> str:
+        """Nothing can be said of them."""
+        return "other outputs"
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class Own:
     """
 
     name: ClassVar[str] = "own"
+    loss: ClassVar[Loss] = "own"
     facts: ClassVar[Facts] = Facts(
         call='model.predict([{"input_ids": [101, 7592, 102]}])',
         gives="the model's outputs as they are",
@@ -73,8 +77,7 @@ class Own:
     @property
     def metrics(self) -> Mapping[str, Metric]:
         """Only the user's own, which came with the model and is not in the artifact."""
-        metric = Metric(self.metric, _unknown, _unknown, self.greater_is_better, (-np.inf, np.inf))
-        return {self.metric: metric}
+        return {self.metric: Metric.without_statistics(self.metric, _refuse, self.greater_is_better)}
 
     @property
     def centred_axis(self) -> int | None:
@@ -96,14 +99,14 @@ class Own:
         what = f"The artifact is a model of its owner's ({self.model_class}): rows of a file mean nothing to it."
         raise UserError(what, where=rows.source, hint=f"Feed it {', '.join(self.inputs)}: see its README.md.")
 
-    def examples(self, inputs: Any) -> list[Ids]:
+    def examples(self, inputs: Any) -> list[OwnInputs]:
         """Take mappings of input names to one row's numbers."""
         found = []
         for index, item in enumerate(inputs):
             if not isinstance(item, Mapping) or "input_ids" not in item:
                 problem = f"must be a mapping with 'input_ids' and the like. Got {type(item).__name__}."
                 raise InputError(index, problem, hint=f"The model takes {', '.join(self.inputs)}.")
-            found.append(Ids({name: np.asarray(item[name]) for name in self.inputs if name in item}))
+            found.append(OwnInputs({name: np.asarray(item[name]) for name in self.inputs if name in item}))
         return found
 
     def features(self, examples: Sequence[Any], encoder: Encoder) -> list[Feature]:
@@ -114,23 +117,28 @@ class Own:
         """None are known."""
         return {}
 
-    def decode(self, examples: Sequence[Any], features: Sequence[Feature], logits: Sequence[Logits]) -> list[Given]:
+    def decode(
+        self, examples: Sequence[Any], features: Sequence[Feature], logits: Sequence[Logits]
+    ) -> list[OwnOutputs]:
         """The outputs, each under its name."""
         if len(self.outputs) == 1:
-            return [Given({self.outputs[0]: row}) for row in logits]
-        return [Given({name: row[..., i] for i, name in enumerate(self.outputs)}) for row in logits]
+            return [OwnOutputs({self.outputs[0]: row}) for row in logits]
+        return [OwnOutputs({name: row[..., i] for i, name in enumerate(self.outputs)}) for row in logits]
 
     def statistics(self, metric: str, examples: Sequence[Any], answers: Sequence[Any]) -> NDArray[np.float64]:
         """Refuse: see `metrics`."""
-        found: NDArray[np.float64] = _unknown(examples, answers)
-        return found
+        raise _unknown()
 
-    def agreement(self, answers: Sequence[Given], others: Sequence[Given]) -> NDArray[np.float64]:
+    def rightness(self, examples: Sequence[Any], answers: Sequence[Any]) -> NDArray[np.float64]:
+        """Refuse: what is right, its owner knows."""
+        raise _unknown()
+
+    def agreement(self, answers: Sequence[OwnOutputs], others: Sequence[OwnOutputs]) -> NDArray[np.float64]:
         """Equal labels, or numbers on the same side of the threshold, of all there are."""
-        pairs = [(self._parts(one), self._parts(other)) for one, other in zip(answers, others, strict=True)]
-        return np.array([[float((one == other).sum()), float(one.size)] for one, other in pairs])
+        pairs = [(self._parts(answer), self._parts(other)) for answer, other in zip(answers, others, strict=True)]
+        return np.array([[float((parts == others).sum()), float(parts.size)] for parts, others in pairs])
 
-    def _parts(self, answer: Given) -> NDArray[Any]:
+    def _parts(self, answer: OwnOutputs) -> NDArray[Any]:
         if self.labels_last:
             (output,) = answer.outputs.values()
             return np.ravel(output.argmax(-1))
@@ -147,5 +155,9 @@ def feature_of(index: int, inputs: Mapping[str, NDArray[Any]]) -> Feature:
     return Feature(index, ids, types, more=more)
 
 
-def _unknown(*_: Any) -> Any:
-    raise UserError("The metric of a model of its owner's is not in the artifact.", hint="Score it with your own.")
+def _unknown() -> UserError:
+    return UserError("The metric of a model of its owner's is not in the artifact.", hint="Score it with your own.")
+
+
+def _refuse(*_: Any) -> Any:
+    raise _unknown()

@@ -13,9 +13,8 @@ from ..data.rows import Rows
 from ..errors import UserError
 from . import metrics
 from .encoder import Encoder
-from .facts import Facts, Input
 from .metrics import Metric
-from .task import Columns, Feature, InputError, Logits, softmax, text_of
+from .task import Columns, Facts, Feature, Input, InputError, Logits, Loss, softmax, text_of
 from .wire import Wire
 from .wire.question_answering import AnswersWire
 
@@ -42,13 +41,22 @@ class Answered:
         """Give plain types."""
         return {"answer": self.text, "start": self.start, "end": self.end, "score": round(self.score, 6)}
 
+    def in_words(self) -> str:
+        """The answer itself."""
+        return self.text or "no answer"
+
 
 @dataclass(frozen=True)
 class QuestionAnswering:
     """Extractive answers; long contexts go through in windows that overlap (`doc_stride`)."""
 
     name: ClassVar[str] = "question_answering"
+    loss: ClassVar[Loss] = "span"
     outputs: ClassVar[tuple[str, ...]] = ("start_logits", "end_logits")
+    labels: ClassVar[tuple[str, ...]] = ()
+    centred_axis: ClassVar[int] = 0  # a common shift of all starts (or ends) changes no choice
+    answer_columns: ClassVar[Mapping[str, Any]] = {"answer": str, "start": int, "end": int, "score": float}
+    wire: ClassVar[Wire] = AnswersWire()
     facts: ClassVar[Facts] = Facts(
         call='model.predict([("a question", "and the context that answers it")])',
         gives="answers with offsets and scores",
@@ -71,29 +79,9 @@ class QuestionAnswering:
     metric: str = "f1"
 
     @property
-    def labels(self) -> tuple[str, ...]:
-        """There are none."""
-        return ()
-
-    @property
     def metrics(self) -> Mapping[str, Metric]:
         """F1 and exact match in English; `statistics` takes the Chinese rule where the answers ask for it."""
         return metrics.CMRC if self.answer_language == "zh" else metrics.SQUAD
-
-    @property
-    def centred_axis(self) -> int | None:
-        """A common shift of all starts (or ends) changes no choice."""
-        return 0
-
-    @property
-    def answer_columns(self) -> Mapping[str, Any]:
-        """The answer, where it stands, and its score."""
-        return {"answer": str, "start": int, "end": int, "score": float}
-
-    @property
-    def wire(self) -> Wire:
-        """Answers with their places."""
-        return AnswersWire()
 
     def read(self, rows: Rows, columns: Columns, labelled: bool) -> list[QuestionExample]:
         """Take question, context and answers as SQuAD files have them."""
@@ -102,24 +90,15 @@ class QuestionAnswering:
         answers = rows.column("answers_column", columns.answers, ("answers", "answer"))
         for name, column in (("question", question), ("context", context), ("answers", answers)):
             if column is None and (labelled or name != "answers"):
-                raise UserError(
-                    f"There is no column of {name if name == 'answers' else name + 's'}. "
-                    f"Columns here: {', '.join(rows.columns)}.",
-                    where=rows.source,
-                    hint=f"Name it with --{name}_column.",
-                )
+                names = f"There is no column of {name if name == 'answers' else name + 's'}."
+                raise rows.lacks(names, hint=f"Name it with --{name}_column.")
         examples = []
         for index, record in enumerate(rows):
             golds = record.get(answers) if answers and labelled else None
             if labelled and golds is None:
                 raise rows.error(index, "The question has no answers, so that it cannot be scored.")
-            examples.append(
-                QuestionExample(
-                    text_of(rows, index, question or ""),
-                    text_of(rows, index, context or ""),
-                    None if golds is None else _golds(rows, index, golds),
-                )
-            )
+            texts = text_of(rows, index, question or ""), text_of(rows, index, context or "")
+            examples.append(QuestionExample(*texts, None if golds is None else _golds(rows, index, golds)))
         return examples
 
     def examples(self, inputs: Any) -> list[QuestionExample]:
@@ -135,7 +114,7 @@ class QuestionAnswering:
         return examples
 
     def features(self, examples: Sequence[QuestionExample], encoder: Encoder) -> list[Feature]:
-        """Windows over the context; `alignment` is (first context position, offsets [pieces, 2])."""
+        """Windows over the context; `alignment` is (first context position, offsets [tokens, 2])."""
         questions = encoder.plain([example.question for example in examples])
         texts = list(dict.fromkeys(example.context for example in examples))  # questions share contexts
         contexts = dict(zip(texts, encoder.plain(texts), strict=True))
@@ -145,11 +124,9 @@ class QuestionAnswering:
             head = np.array(asked.ids[: self.max_query_length], np.int64)
             room = self.max_seq_length - frame.width - len(head)
             if room < 2:
-                raise UserError(
-                    f"A question of {len(head)} pieces leaves no room for its context within "
-                    f"{self.max_seq_length} pieces.",
-                    hint="Raise --max_seq_length or lower --max_query_length.",
-                )
+                within = f"within {self.max_seq_length} tokens."
+                what = f"A question of {len(head)} tokens leaves no room for its context {within}"
+                raise UserError(what, hint="Raise --max_seq_length or lower --max_query_length.")
             encoding = contexts[example.context]
             ids, offsets = np.array(encoding.ids, np.int64), np.array(encoding.offsets, np.int64).reshape(-1, 2)
             lead = len(frame.ids[0]) + len(head) + len(frame.ids[1])
@@ -162,14 +139,14 @@ class QuestionAnswering:
         return features
 
     def targets(self, example: QuestionExample, feature: Feature) -> Mapping[str, Any]:
-        """First and last piece of the first gold that has an offset; 0, 0 where this window does not hold it."""
+        """First and last token of the first gold that has an offset; 0, 0 where this window does not hold it."""
         lead, offsets = feature.alignment
         start, end = 0, 0
         text, at = next(((text, at) for text, at in example.gold or () if at >= 0), ("", -1))
         if text:
             inside = np.flatnonzero((offsets[:, 1] > at) & (offsets[:, 0] < at + len(text)))
-            whole = len(offsets) and offsets[0, 0] <= at and offsets[-1, 1] >= at + len(text)
-            if len(inside) and whole:
+            holds_all = len(offsets) and offsets[0, 0] <= at and offsets[-1, 1] >= at + len(text)
+            if len(inside) and holds_all:
                 start, end = lead + int(inside[0]), lead + int(inside[-1])
         return {"start_positions": start, "end_positions": end}
 
@@ -199,10 +176,14 @@ class QuestionAnswering:
         """Questions with the same answer string."""
         return np.array([[float(a.text == b.text), 1.0] for a, b in zip(answers, others, strict=True)])
 
-    def _overlap(self, room: int) -> int:
-        """Pieces that two windows share: 128 or half the room; if asked for, up to three quarters of it.
+    def rightness(self, examples: Sequence[QuestionExample], answers: Sequence[Answered]) -> NDArray[np.float64]:
+        """The score of each question."""
+        return self.statistics(self.metric, examples, answers)[:, 0]
 
-        (An overlap of nearly the whole room would make a window for every piece.)
+    def _overlap(self, room: int) -> int:
+        """Tokens that two windows share: 128 or half the room; if asked for, up to three quarters of it.
+
+        (An overlap of nearly the whole room would make a window for every token.)
         """
         return min(128, room // 2) if self.doc_stride is None else min(self.doc_stride, room * 3 // 4)
 

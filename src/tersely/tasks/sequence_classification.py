@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,8 @@ from ..data.rows import Rows
 from ..errors import UserError, nearest
 from . import metrics
 from .encoder import Encoder
-from .facts import Facts, Input
 from .metrics import Metric
-from .task import Columns, Feature, InputError, Logits, softmax, text_of
+from .task import Columns, Facts, Feature, Input, InputError, Logits, Loss, softmax, text_of
 from .wire import Wire
 from .wire.sequence_classification import LabelsWire, LabelWire, NumberWire
 
@@ -61,6 +60,13 @@ class Classified:
         score = {} if self.score is None else {"score": round(self.score, 6)}
         return {"label": label, **score, "scores": rounded}
 
+    def in_words(self) -> str:
+        """The number, the labels, or the label with its probability."""
+        if isinstance(self.value, float):
+            return f"{self.value:.4g}"
+        words = self.label if isinstance(self.label, str) else ", ".join(self.label) or "no label"  # type: ignore[arg-type]
+        return words if self.score is None else f"{words} ({self.score:.2f})"
+
 
 def _defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
     """A head with one output gives a number; each kind of answer has a metric of its own."""
@@ -102,6 +108,11 @@ class SequenceClassification:
             raise UserError(f"The model's head has {count} outputs; {self.problem} needs {needed}.")
 
     @property
+    def loss(self) -> Loss:
+        """That of this kind of answer."""
+        return cast(Loss, self.problem)
+
+    @property
     def metrics(self) -> Mapping[str, Metric]:
         """Metrics of this kind of answer; those of two classes only where there are two."""
         table = TABLES[self.problem]
@@ -130,19 +141,11 @@ class SequenceClassification:
         """Take text, second text and label from the usual columns or those named."""
         text = rows.column("text_column", columns.text, TEXT)
         if text is None:
-            raise UserError(
-                f"There is no text column. Columns here: {', '.join(rows.columns)}.",
-                where=rows.source,
-                hint="Name it with --text_column.",
-            )
+            raise rows.lacks("There is no text column.", hint="Name it with --text_column.")
         pair = rows.column("text_pair_column", columns.text_pair, [name for name in PAIR if name != text])
         label = rows.column("label_column", columns.label, [name for name in LABEL if name not in (text, pair)])
         if labelled and label is None:
-            raise UserError(
-                f"There is no label column. Columns here: {', '.join(rows.columns)}.",
-                where=rows.source,
-                hint="Name it with --label_column.",
-            )
+            raise rows.lacks("There is no label column.", hint="Name it with --label_column.")
         examples = []
         for index, record in enumerate(rows):
             value = record.get(label) if label else None
@@ -195,6 +198,13 @@ class SequenceClassification:
             equal = [a.value == b.value for a, b in zip(answers, others, strict=True)]
         return np.array([[float(same), 1.0] for same in equal])
 
+    def rightness(self, examples: Sequence[TextExample], answers: Sequence[Classified]) -> NDArray[np.float64]:
+        """Right labels of each row; of a number minus its error."""
+        golds, values = (np.array([row.gold for row in examples]), np.array([answer.value for answer in answers]))
+        if self.problem == REGRESSION:
+            return np.asarray(-abs(values - golds), np.float64)
+        return np.asarray((golds == values).reshape(len(golds), -1).sum(axis=1), np.float64)
+
     def _answer(self, logits: Logits) -> Classified:
         if self.problem == REGRESSION:
             return Classified(float(logits[0]), float(logits[0]), None, {})
@@ -204,10 +214,8 @@ class SequenceClassification:
             names = tuple(name for name, on in zip(self.labels, chosen, strict=True) if on)
             return Classified(chosen, names, None, dict(zip(self.labels, chances.tolist(), strict=True)))
         chances = softmax(logits)
-        best = int(np.argmax(logits))
-        return Classified(
-            best, self.labels[best], float(chances[best]), dict(zip(self.labels, chances.tolist(), strict=True))
-        )
+        best, scores = int(np.argmax(logits)), dict(zip(self.labels, chances.tolist(), strict=True))
+        return Classified(best, self.labels[best], float(chances[best]), scores)
 
     def _gold(self, rows: Rows, index: int, value: Any) -> int | float | tuple[int, ...]:
         if self.problem == REGRESSION:

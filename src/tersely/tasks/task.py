@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,58 @@ from numpy.typing import NDArray
 from ..data.rows import Rows
 from ..errors import UserError
 from .encoder import Encoder
-from .facts import Facts
 from .metrics import Metric
 from .wire import Wire
 
 Logits = NDArray[np.float32]
+IGNORED = -100
+"""The label of a token that no loss and no score counts, as transformers' models have it."""
+AnswersFor = Literal["row", "tokens", "span", "own"]
+"""What a model answers for. A row: logits [rows, labels]; its tokens: [rows, length, labels]; a span: starts and ends,
+[rows, length] each; what only its owner knows.
+"""
+Loss = Literal["single_label_classification", "multi_label_classification", "regression", "tokens", "span", "own"]
+"""What a model learns for a row: the likeliest of its labels, each label by itself, a number; a label for each token; a
+start and an end; what only its owner knows.
+"""
+
+
+@dataclass(frozen=True)
+class Input:
+    """A text of every row, by the name that requests have for it.
+
+    `words`: the parameter of a request by which rows come as lists of words in its place.
+    """
+
+    name: str
+    optional: bool = False
+    words: str | None = None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A task's words for those who show it, what it reads, and which models are for it.
+
+    `call` and `gives`: the line of Python that a model card shows, and what it gives. `answers_for`: see there.
+    `head`: a class of transformers whose name ends with `For` and this is for the task (None: no class says so).
+    `kinds`: what `--task` takes, each with the `problem` that it stands for (None: the task has no such setting).
+    `targets`: the names of labels in a model's forward. `inputs`: the texts of a row; `task.examples` takes a row as a
+    mapping, as a tuple of its texts, or as its first text where no other is needed. `defaults` fills in settings that
+    follow from others. `pipeline_tag`: the Hub's name for the task (None: it has none). `note`: a paragraph for the
+    card, filled in with the task's settings. `not_served`: why no server takes it ('': one does).
+    """
+
+    call: str
+    gives: str
+    answers_for: AnswersFor
+    head: str | None = None
+    kinds: Mapping[str, str | None] = field(default_factory=dict)
+    targets: tuple[str, ...] = ("labels",)
+    inputs: tuple[Input, ...] = ()
+    defaults: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
+    pipeline_tag: str | None = None
+    note: str = ""
+    not_served: str = ""
 
 
 @dataclass(frozen=True)
@@ -38,8 +85,8 @@ class Feature:
     """One sequence for the model: a row, or a window of one. No padding.
 
     `input_ids`, `token_type_ids` [length]; `example` is the index of the row that it belongs to; `alignment` is
-    the task's own note of where the pieces come from. `more`: inputs beside the usual ones by name, those with one
-    entry a piece [length, …] or of any other shape; an `attention_mask` among them counts in the place of ones.
+    the task's own note of where the tokens come from. `more`: inputs beside the usual ones by name, those with one
+    entry a token [length, …] or of any other shape; an `attention_mask` among them counts in the place of ones.
     """
 
     example: int
@@ -56,7 +103,7 @@ class Task(Protocol):
     """What a task must offer. Makers are frozen dataclasses whose fields are its settings.
 
     An *example* is a row read and checked; its `gold` is None where the row carries no label. An *answer* is what
-    the user gets for a row; `as_json()` gives it in plain types.
+    the user gets for a row; `as_json()` gives it in plain types, `in_words()` in one line.
     """
 
     @property
@@ -68,12 +115,16 @@ class Task(Protocol):
         """What is known of the task before there is a model for it."""
 
     @property
+    def loss(self) -> Loss:
+        """What its models learn by."""
+
+    @property
     def outputs(self) -> tuple[str, ...]:
         """Names of the graph's outputs."""
 
     @property
     def max_seq_length(self) -> int:
-        """How many pieces the model is given at most."""
+        """How many tokens the model is given at most."""
 
     @property
     def metric(self) -> str:
@@ -120,6 +171,9 @@ class Task(Protocol):
     def agreement(self, answers: Sequence[Any], others: Sequence[Any]) -> NDArray[np.float64]:
         """Per row (equal parts, parts) [rows, 2]: how far two systems say the same."""
 
+    def rightness(self, examples: Sequence[Any], answers: Sequence[Any]) -> NDArray[np.float64]:
+        """How right each answer to a labelled row is [rows]: the more the better."""
+
 
 class InputError(UserError):
     """An input of `predict` is not what the task takes: its number, and what is wrong with it.
@@ -134,21 +188,6 @@ class InputError(UserError):
         self.args = (index, problem)  # what a copy in another process is made with
 
 
-class Whole(Protocol):
-    """A score of a system as a whole: one that is no function of sums over rows, such as the user's own.
-
-    A task that has one carries it as `whole`, and `metrics` then names nothing else.
-    """
-
-    def __call__(self, engine: Any, examples: Sequence[Any], logits: Sequence[Logits]) -> Mapping[str, float]:
-        """Metrics by name, of an engine that gave these logits, one for each example."""
-
-
-def whole_of(task: Task) -> Whole | None:
-    """The score of the whole that a task has, if any."""
-    return getattr(task, "whole", None)
-
-
 def softmax(logits: NDArray[Any], axis: int = -1) -> NDArray[np.float64]:
     """Exponentiate and normalise, in double precision."""
     shifted = np.asarray(logits, np.float64) - np.max(logits, axis=axis, keepdims=True)
@@ -160,9 +199,6 @@ def text_of(rows: Rows, index: int, column: str) -> str:
     """Read a text; None, numbers and the like are refused with their place."""
     value = rows.records[index].get(column)
     if not isinstance(value, str):
-        raise rows.error(
-            index,
-            f"Column '{column}' must hold text. Got {'nothing' if value is None else type(value).__name__}.",
-            hint="Fill in or remove the row.",
-        )
+        what = f"Column '{column}' must hold text. Got {'nothing' if value is None else type(value).__name__}."
+        raise rows.error(index, what, hint="Fill in or remove the row.")
     return value

@@ -10,19 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.rows import Rows
-from ..errors import UserError
 from . import metrics
 from .encoder import Encoder
-from .facts import Facts, Input
 from .metrics import Metric
-from .task import Columns, Feature, InputError, Logits, softmax
+from .task import IGNORED, Columns, Facts, Feature, Input, InputError, Logits, Loss, softmax
 from .wire import Wire
 from .wire.token_classification import SPLIT, TagsWire
-from .words import first_pieces, windows, word_spans
+from .words import first_tokens, windows, word_spans
 
 WORDS = ("words", "tokens", "text", "sentence")
 TAGS = ("tags", "ner_tags", "labels", "label")
-IGNORED = -100  # what the models' own loss passes over
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ class WordsExample:
 
 
 class Alignment(NamedTuple):
-    """Which words a window answers for, where the first piece of each is, and the sentence with its words."""
+    """Which words a window answers for, where the first token of each is, and the sentence with its words."""
 
     words: NDArray[np.int64]
     places: NDArray[np.int64]
@@ -55,6 +52,11 @@ class Entity:
     last: int
     score: float
 
+    def as_json(self) -> dict[str, Any]:
+        """Give plain types, places in characters."""
+        place = {"start": self.start, "end": self.end}
+        return {"label": self.label, "text": self.text, **place, "score": round(self.score, 6)}
+
 
 @dataclass(frozen=True)
 class Tagged:
@@ -67,17 +69,12 @@ class Tagged:
 
     def as_json(self) -> dict[str, Any]:
         """Give plain types."""
-        entities = [
-            {
-                "label": entity.label,
-                "text": entity.text,
-                "start": entity.start,
-                "end": entity.end,
-                "score": round(entity.score, 6),
-            }
-            for entity in self.entities
-        ]
+        entities = [entity.as_json() for entity in self.entities]
         return {"entities": entities, "words": list(self.words), "tags": list(self.tags)}
+
+    def in_words(self) -> str:
+        """Every word with its tag."""
+        return ", ".join(f"{word} {tag}" for word, tag in zip(self.words, self.tags, strict=True))
 
 
 @dataclass(frozen=True)
@@ -85,7 +82,16 @@ class TokenClassification:
     """One tag for each word; long sentences go through in windows that overlap, so that no word goes unlabelled."""
 
     name: ClassVar[str] = "token_classification"
+    loss: ClassVar[Loss] = "tokens"
     outputs: ClassVar[tuple[str, ...]] = ("logits",)
+    metrics: ClassVar[Mapping[str, Metric]] = metrics.ENTITIES
+    centred_axis: ClassVar[int] = -1  # a common shift of one position's logits changes no softmax
+    answer_columns: ClassVar[Mapping[str, Any]] = {
+        "entities": [{"label": str, "text": str, "start": int, "end": int, "score": float}],
+        "words": [str],
+        "tags": [str],
+    }
+    wire: ClassVar[Wire] = TagsWire()
     facts: ClassVar[Facts] = Facts(
         call='model.predict(["a text", ["or", "a", "list", "of", "words"]])',
         gives="entities with character offsets and scores",
@@ -100,43 +106,15 @@ class TokenClassification:
     max_seq_length: int = 128
     metric: str = "f1"
 
-    @property
-    def metrics(self) -> Mapping[str, Metric]:
-        """Entity precision, recall and F1."""
-        return metrics.ENTITIES
-
-    @property
-    def centred_axis(self) -> int | None:
-        """A common shift of one position's logits changes no softmax."""
-        return -1
-
-    @property
-    def answer_columns(self) -> Mapping[str, Any]:
-        """Entities, words and their tags."""
-        entity = {"label": str, "text": str, "start": int, "end": int, "score": float}
-        return {"entities": [entity], "words": [str], "tags": [str]}
-
-    @property
-    def wire(self) -> Wire:
-        """Entities and tags."""
-        return TagsWire()
-
     def read(self, rows: Rows, columns: Columns, labelled: bool) -> list[WordsExample]:
         """Take words and tags; a text column is split as for `predict`, and cannot be scored."""
         words = rows.column("words_column", columns.words or columns.text, WORDS)
         tags = rows.column("tags_column", columns.tags or columns.label, [name for name in TAGS if name != words])
         if words is None:
-            raise UserError(
-                f"There is no column of words. Columns here: {', '.join(rows.columns)}.",
-                where=rows.source,
-                hint="Name it with --words_column.",
-            )
+            raise rows.lacks("There is no column of words.", hint="Name it with --words_column.")
         if labelled and tags is None:
-            raise UserError(
-                f"There are words but no tags. Columns here: {', '.join(rows.columns)}.",
-                where=rows.source,
-                hint="Give each word its tag in the last column, or name the column with --tags_column.",
-            )
+            hint = "Give each word its tag in the last column, or name the column with --tags_column."
+            raise rows.lacks("There are words but no tags.", hint=hint)
         return [
             self._read_row(rows, index, record.get(words), record.get(tags) if tags and labelled else None, labelled)
             for index, record in enumerate(rows)
@@ -157,7 +135,7 @@ class TokenClassification:
         return examples
 
     def features(self, examples: Sequence[WordsExample], encoder: Encoder) -> list[Feature]:
-        """Windows of at most `max_seq_length` pieces that begin and end between words.
+        """Windows of at most `max_seq_length` tokens that begin and end between words.
 
         Where windows overlap, a word belongs to the one in which it stands farther from the edge.
         """
@@ -168,11 +146,11 @@ class TokenClassification:
         encodings = encoder.words([sentence.words for sentence in sentences])
         for index, (sentence, encoding) in enumerate(zip(sentences, encodings, strict=True)):
             ids = np.array(encoding.ids, np.int64)
-            starts, words = first_pieces(encoding)
+            starts, words = first_tokens(encoding)
             sizes = np.minimum(np.diff(np.append(starts, len(ids))), room)
             for first, last, answers_from, answers_to in windows(sizes, room):
-                pieces = [ids[starts[w] : starts[w] + sizes[w]] for w in range(first, last)]
-                input_ids, types = encoder.single.around(np.concatenate([np.zeros(0, np.int64), *pieces]))
+                tokens = [ids[starts[w] : starts[w] + sizes[w]] for w in range(first, last)]
+                input_ids, types = encoder.single.around(np.concatenate([np.zeros(0, np.int64), *tokens]))
                 places = lead + np.cumsum(np.append(0, sizes[first:last]))[:-1]
                 mine = slice(answers_from - first, answers_to - first)
                 alignment = Alignment(words[answers_from:answers_to], places[mine], sentence)
@@ -180,7 +158,7 @@ class TokenClassification:
         return features
 
     def targets(self, example: WordsExample, feature: Feature) -> Mapping[str, Any]:
-        """`labels` [length]: the tag's index on the first piece of each word, -100 elsewhere."""
+        """`labels` [length]: the tag's index on the first token of each word, -100 elsewhere."""
         labels = np.full(len(feature), IGNORED, np.int64)
         words, places, _ = feature.alignment
         for word, place in zip(words, places, strict=True):
@@ -215,9 +193,12 @@ class TokenClassification:
     def agreement(self, answers: Sequence[Tagged], others: Sequence[Tagged]) -> NDArray[np.float64]:
         """Words with the same tag."""
         pairs = zip(answers, others, strict=True)
-        return np.array(
-            [[sum(x == y for x, y in zip(a.tags, b.tags, strict=True)), len(a.tags)] for a, b in pairs], np.float64
-        )
+        return np.array([[_equal(a.tags, b.tags), len(a.tags)] for a, b in pairs], np.float64)
+
+    def rightness(self, examples: Sequence[WordsExample], answers: Sequence[Tagged]) -> NDArray[np.float64]:
+        """Words with the right tag."""
+        pairs = zip(examples, answers, strict=True)
+        return np.array([_equal(example.gold or (), answer.tags) for example, answer in pairs], np.float64)
 
     def _answer(self, example: WordsExample, tags: Sequence[str], scores: Sequence[float]) -> Tagged:
         text = example.text or ""
@@ -250,9 +231,12 @@ class TokenClassification:
             return self.labels[tag]  # data sets of the hub hold positions
         if str(tag) in self.labels:
             return str(tag)
-        raise rows.error(
-            index, f"The tag '{tag}' is not one of the model's {len(self.labels)}: {', '.join(self.labels)}."
-        )
+        known = f"{len(self.labels)}: {', '.join(self.labels)}."
+        raise rows.error(index, f"The tag '{tag}' is not one of the model's {known}")
+
+
+def _equal(tags: Sequence[str], others: Sequence[str]) -> int:
+    return sum(tag == other for tag, other in zip(tags, others, strict=True))
 
 
 def _with_words(example: WordsExample) -> WordsExample:

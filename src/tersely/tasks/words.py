@@ -1,4 +1,4 @@
-"""Words: where they stand in a text, which pieces they have, and how long sentences are cut into windows."""
+"""Words: where they stand in a text, which tokens they have, and how long sentences are cut into windows."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def _stands_alone(letter: str) -> bool:
     return kind.startswith("P") or (kind == "Lo" and unicodedata.name(letter, "").startswith("CJK"))
 
 
-def first_pieces(encoding: Encoding) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where each word's first piece is [words with pieces], and which word that is."""
+def first_tokens(encoding: Encoding) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where each word's first token is [words with tokens], and which word that is."""
     owners = np.array([-1 if word is None else word for word in encoding.word_ids], np.int64)
     if not len(owners):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)

@@ -18,7 +18,7 @@ from torch import nn
 
 from ..engines.torch import as_tuple, input_names, output_names
 from ..errors import UserError
-from ..graphs.sample import sample_batches
+from ..graphs.export import sample_batches
 from ..models.carve import Places, Shape, carve, locate, shape_for, slices, twin
 from ..models.carve.model import carved_class, plain_class
 from ..models.carve.places import HEADS, NEURONS

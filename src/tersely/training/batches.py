@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 
 from ..runtime.batches import pad
 from ..tasks import Encoder, Feature, Task
-from ..tasks.token_classification import IGNORED
+from ..tasks.task import IGNORED
 
 
 class FeatureDataset(Dataset[dict[str, Any]]):  # type: ignore[misc]

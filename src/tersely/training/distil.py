@@ -16,12 +16,11 @@ from torch.nn import functional
 from ..errors import UserError
 from ..tasks import Task
 from ..tasks.sequence_classification import MULTI, REGRESSION, SINGLE
-from ..tasks.token_classification import IGNORED
+from ..tasks.task import IGNORED
 from .loss_settings import Criterion
 from .own_outputs import outputs_loss
 
-ROW, TOKENS, QUESTION, OWN = "row", "tokens", "span", "own"
-"""`Facts.answers_for`; a classifier says more by its `problem`."""
+TOKENS, QUESTION, OWN = "tokens", "span", "own"
 Outputs = tuple[torch.Tensor, ...]
 
 
@@ -45,7 +44,7 @@ class Counts:
 
 def kind_of(task: Task) -> str:
     """How a task's outputs are read."""
-    return getattr(task, "problem", None) or task.facts.answers_for
+    return task.loss
 
 
 def mask_of(batch: Mapping[str, Any]) -> torch.Tensor:
@@ -126,7 +125,7 @@ def label_loss(
     if kind == TOKENS:
         flat = functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum")
         return flat / counts.labelled
-    if kind in (SINGLE, ROW):
+    if kind == SINGLE:
         return functional.cross_entropy(logits, labels, reduction="sum") / counts.rows
     if kind == REGRESSION:
         return (logits.flatten() - labels.float().flatten()).square().sum() / counts.rows

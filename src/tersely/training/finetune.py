@@ -15,7 +15,7 @@ from transformers import AutoConfig, PreTrainedModel, set_seed
 from transformers.trainer_callback import PrinterCallback
 
 from .. import __version__, tasks
-from ..atomic import check_destination, whole_folder
+from ..atomic import atomic_folder, check_destination
 from ..data.rows import Rows
 from ..deploy.card import finetuned_card, score_note
 from ..engines.torch import input_names
@@ -202,7 +202,7 @@ def _score(trainer: TaskTrainer, task: Task, encoder: Encoder, examples: Sequenc
 
 def _write(done: _Trained, source: str | Path, task: Task, output: Path, overwrite: bool) -> None:
     final = done.score
-    with whole_folder(output, overwrite=overwrite) as scratch:
+    with atomic_folder(output, overwrite=overwrite) as scratch:
         with as_os_errors(), quiet_transformers():
             done.model.save_pretrained(scratch)
         folder.read_tokenizer(source).save_pretrained(scratch)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..measure.score import Score
+from ..measure.score import Answers, Score
 from ..tasks import Task
 
 RECORD = "best.json"
@@ -46,7 +46,7 @@ class KeepBest:
                 return False
         if self.writes:
             self.write(model, self.folder(name, step))
-        self.best[name] = step, replace(score, answers=[], logits=[], windows=[])
+        self.best[name] = step, score.without_answers()
         if moved is not None:
             self.moved[name] = moved
         return True
@@ -108,4 +108,5 @@ def score_from_json(content: dict[str, Any]) -> Score:
     if interval is not None and len(interval) != 2:
         raise UserError(f"An interval has two ends. Got {interval}.")
     ends = None if interval is None else (float(interval[0]), float(interval[1]))
-    return Score(**{**content, "interval": ends}, answers=[], logits=[])
+    answers = Answers(content["rows"], content["seconds"], [], [])
+    return Score(content["metric"], content["value"], ends, content["metrics"], answers)

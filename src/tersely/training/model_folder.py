@@ -12,7 +12,7 @@ import safetensors.torch
 from transformers import PreTrainedModel
 
 from .. import __version__
-from ..atomic import whole_folder
+from ..atomic import atomic_folder
 from ..models.carve.model import plain_class, write_code
 from ..models.carve.shape import CONFIG_KEY
 from ..models.folder import NOTES, TOKENIZER_FILES, read_notes
@@ -34,7 +34,7 @@ def save_model(
     tokenizer and task settings go along. `beside` writes further files into the folder.
     """
     check_finite(model)
-    with whole_folder(output_dir, overwrite=overwrite) as scratch:
+    with atomic_folder(output_dir, overwrite=overwrite) as scratch:
         if isinstance(model, PreTrainedModel):
             with quiet_transformers():
                 model.save_pretrained(scratch)

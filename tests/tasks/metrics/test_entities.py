@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from seqeval.metrics import accuracy_score, f1_score, precision_score, recall_score
 from seqeval.metrics.sequence_labeling import get_entities
 
-from tersely.tasks.metrics import ENTITIES, detect_scheme, entities
+from tersely.tasks.metrics import ENTITIES, entities
 
 LABELS = ["PER", "LOC", "ORG-X"]
 SCHEMES = {"IOB1": "BI", "IOB2": "BI", "BIOES": "BIES", "BMES": "BMES"}
@@ -82,23 +82,3 @@ def test_entity_metrics_without_entities_are_zero() -> None:
 def test_entity_at_a_row_end_does_not_run_into_the_next_row() -> None:
     statistics = ENTITIES["f1"].rows([["B-PER"], ["I-PER"]], [["B-PER"], ["I-PER"]])
     assert statistics.tolist() == [[1, 1, 1], [1, 1, 1]]
-
-
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_detect_scheme_finds_the_scheme_that_wrote_the_tags(scheme: str) -> None:
-    written: list[Spans] = [[("PER", 3), ("", 2), ("LOC", 1)], [("LOC", 2), ("LOC", 3), ("PER", 1)], [("", 4)]]
-    assert detect_scheme(write(spans, scheme) for spans in written) == scheme
-
-
-def test_detect_scheme_forgives_single_slips() -> None:
-    well_formed = [["B-PER", "I-PER", "O"]] * 5
-    assert detect_scheme([*well_formed, ["O", "I-LOC"]]) == "IOB2"
-
-
-def test_detect_scheme_without_entities_is_iob2() -> None:
-    assert detect_scheme([["O", "O"], []]) == "IOB2"
-
-
-def test_detect_scheme_reads_tags_without_labels() -> None:
-    assert detect_scheme([["O", "I", "I"], ["I", "O", "I"]]) == "IOB1"
-    assert detect_scheme([["O", "B", "I"], ["B", "O", "B"]]) == "IOB2"

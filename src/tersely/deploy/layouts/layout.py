@@ -16,7 +16,7 @@ import numpy as np
 from ... import __version__, engines
 from ... import artifact as artifacts
 from ...artifact import Artifact, Graph
-from ...atomic import check_destination, whole_folder
+from ...atomic import atomic_folder, check_destination
 from ...errors import Failure, UserError
 from ...measure.check import BATCH, FILE, chooser, compare, read_probe, record_name
 from ...measure.score import Score, score
@@ -73,7 +73,7 @@ def lay_out(
     engines.warm(layout.engine)  # or it says what to install
     source = self_contained(opened, layout.engine)
     task, probe = from_json(opened.manifest.task), read_probe(opened)
-    with whole_folder(destination, overwrite=overwrite) as scratch, progress.track("lay out", 3) as advance:
+    with atomic_folder(destination, overwrite=overwrite) as scratch, progress.track("lay out", 3) as advance:
         data = layout.write(opened, source, scratch)
         graph = replace(source, path=layout.graph, engines=(layout.engine,), data=data)
         advance(1, "compared with the artifact")

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...artifact import Artifact, Graph
 from ...errors import UserError
-from ...tasks.sequence_classification import SINGLE
+from ...tasks import from_json
 
 CONFIG, LABELS = "config.pbtxt", "labels.txt"
 MAX_BATCH = 64
@@ -96,6 +96,6 @@ def _tensors(kind: str, values: Sequence[Any], batched: bool, more: str = "") ->
 
 def _labels(opened: Artifact) -> list[str]:
     """What the outputs of a classifier stand for, one a line; none where the file could not say it."""
-    task = opened.manifest.task
-    labels = list(task.get("labels") or ()) if task.get("problem") == SINGLE else []
+    task = from_json(opened.manifest.task)
+    labels = list(task.labels) if task.loss == "single_label_classification" else []
     return [] if any("\n" in label or "\r" in label for label in labels) else labels

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import UserError, existing
 from ...tasks import facts_of, heads
-from ...tasks.facts import AnswersFor
+from ...tasks.task import AnswersFor
 
 WEIGHTS = "model_state.pdparams"
 CONFIGS = ("config.json", "model_config.json")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ... import __version__
-from ...atomic import check_destination, whole_folder
+from ...atomic import atomic_folder, check_destination
 from ..folder import NOTES
 from ..positions import longest
 from .checkpoint import read_checkpoint
@@ -48,7 +48,7 @@ def convert_paddle(folder: str | Path, output_dir: str | Path, *, overwrite: boo
     mapped = map_parameters(checkpoint, arrays, sizes)
     config = make_config(checkpoint, sizes)
     tokenizer = make_tokenizer(checkpoint, sizes.vocab_size, longest(config) or 0)
-    with whole_folder(output_dir, overwrite=overwrite) as scratch:
+    with atomic_folder(output_dir, overwrite=overwrite) as scratch:
         written = _write_weights(scratch / "model.safetensors", mapped, arrays, sizes)
         for name, content in {"config.json": _json(config), **tokenizer.contents}.items():
             (scratch / name).write_bytes(content)

@@ -7,9 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..histogram import Distribution
-from ..statistics import Statistics
-from .search import Floats, between, least_error, sums_between
+from ..statistics import Distribution, Statistics
+from .calibrator import Floats, between, least_error, sums_between
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,9 @@
 """Metrics by kind of task: each table maps the name that `--metric` takes to its `Metric`."""
 
-from .classification import CLASSIFICATION
+from .classification import CLASSIFICATION, MULTI_LABEL
 from .cmrc import CMRC, answer_language
-from .entities import ENTITIES, detect_scheme, entities
+from .entities import ENTITIES, entities
 from .metric import Metric
-from .multi_label import MULTI_LABEL
 from .regression import REGRESSION
 from .squad import SQUAD
 
@@ -17,6 +16,5 @@ __all__ = [
     "SQUAD",
     "Metric",
     "answer_language",
-    "detect_scheme",
     "entities",
 ]

@@ -1,4 +1,4 @@
-"""Metrics of single-label classification. Golds and answers are class numbers [rows]."""
+"""Metrics of classification: golds and answers are class numbers [rows]; of many labels flags [rows, labels]."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UserError
-from .metric import Array, Metric, f1, mean, ratio, table
+from .metric import Array, Metric, counted, f1, mean, ratio, table
 
 
 def _correct(golds: Any, answers: Any) -> Array:
     """(correct, 1) per row."""
-    correct = np.asarray(golds) == np.asarray(answers)
-    return np.stack([correct, np.ones_like(correct)], axis=1).astype(np.float64)
+    return counted(np.asarray(golds) == np.asarray(answers))
 
 
 def _positives(golds: Any, answers: Any) -> Array:
@@ -22,10 +21,8 @@ def _positives(golds: Any, answers: Any) -> Array:
     golds, answers = np.asarray(golds), np.asarray(answers)
     highest = max(golds.max(initial=0), answers.max(initial=0))
     if highest > 1:
-        raise UserError(
-            f"The metric 'f1' is for two classes, 0 and 1. Got class {highest}.",
-            hint="Use 'macro_f1', 'accuracy' or 'mcc'.",
-        )
+        what = f"The metric 'f1' is for two classes, 0 and 1. Got class {highest}."
+        raise UserError(what, hint="Use 'macro_f1', 'accuracy' or 'mcc'.")
     answered, gold = answers == 1, golds == 1
     return np.stack([answered & gold, answered, gold], axis=1).astype(np.float64)
 
@@ -73,10 +70,43 @@ def _one_hot(golds: Any, answers: Any) -> tuple[NDArray[np.float64], NDArray[np.
     return (golds[:, None] == classes).astype(np.float64), (answers[:, None] == classes).astype(np.float64)
 
 
+def _counts(golds: Any, answers: Any) -> Array:
+    """(true positives, answered, gold) per row, over all labels."""
+    gold, answered = _flags(golds, answers)
+    return np.stack([(gold & answered).sum(axis=1), answered.sum(axis=1), gold.sum(axis=1)], axis=1).astype(np.float64)
+
+
+def _per_label(golds: Any, answers: Any) -> Array:
+    """(true positives, answered, gold), each [rows, labels], side by side."""
+    gold, answered = _flags(golds, answers)
+    return np.hstack([gold & answered, answered, gold]).astype(np.float64)
+
+
+def _macro_f1_of_all(sums: Array) -> Array:
+    """Mean F1 of all labels; one that never occurs counts as 0, as in scikit-learn with `zero_division=0`."""
+    hits, answered, gold = np.split(sums, 3, axis=-1)
+    return np.asarray(ratio(2 * hits, answered + gold).mean(axis=-1))
+
+
+def _all_correct(golds: Any, answers: Any) -> Array:
+    """(every label correct, 1) per row."""
+    gold, answered = _flags(golds, answers)
+    return counted((gold == answered).all(axis=1))
+
+
+def _flags(golds: Any, answers: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    return np.asarray(golds, dtype=bool), np.asarray(answers, dtype=bool)
+
+
 CLASSIFICATION = table(
     Metric("accuracy", _correct, mean),
     Metric("f1", _positives, f1),
     Metric("acc_and_f1", _correct_and_positives, _mean_and_f1),
     Metric("macro_f1", _per_class, _macro_f1),
     Metric("mcc", _correct_and_classes, _mcc, bounds=(-1.0, 1.0)),
+)
+MULTI_LABEL = table(
+    Metric("micro_f1", _counts, f1),
+    Metric("macro_f1", _per_label, _macro_f1_of_all),
+    Metric("accuracy", _all_correct, mean),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,41 +32,9 @@ def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
     return found
 
 
-def detect_scheme(sequences: Iterable[Sequence[str]]) -> str:
-    """Name the tag scheme: IOB1, IOB2, BIOES or BMES.
-
-    `M` is BMES alone, `E` and `S` without it BIOES. IOB1 writes `I` where an entity begins and keeps `B` for one that
-    touches another of its label; as files hold slips, the more frequent letter at free-standing beginnings decides.
-
-    >>> detect_scheme([["I-PER", "I-PER", "O"], ["I-LOC", "B-LOC"]])
-    'IOB1'
-    >>> detect_scheme([["B-PER", "I-PER", "O"]])
-    'IOB2'
-    """
-    letters: set[str] = set()
-    begun_by = {"B": 0, "I": 0}
-    for tags in sequences:
-        before, label_before = "O", "_"
-        for prefix, label in map(_split_raw, tags):
-            letters.add(prefix)
-            if prefix in begun_by and (before == "O" or label != label_before):
-                begun_by[prefix] += 1
-            before, label_before = prefix, label
-    if "M" in letters:
-        return "BMES"
-    if letters & {"E", "S"}:
-        return "BIOES"
-    return "IOB1" if begun_by["I"] > begun_by["B"] else "IOB2"
-
-
-def _split_raw(tag: str) -> tuple[str, str]:
-    """`B-PER` to (`B`, `PER`); a bare letter has the label `_`."""
-    return tag[:1] or "O", tag[1:].split("-", 1)[-1] or "_"
-
-
 def _split(tag: str) -> tuple[str, str]:
-    """The same with BMES's `M` read as the `I` of BIOES."""
-    prefix, label = _split_raw(tag)
+    """`B-PER` to (`B`, `PER`); a bare letter has the label `_`. BMES's `M` is read as the `I` of BIOES."""
+    prefix, label = tag[:1] or "O", tag[1:].split("-", 1)[-1] or "_"
     return ("I" if tag == "M" or tag.startswith("M-") else prefix), label
 
 
@@ -100,17 +68,9 @@ def _tags(golds: Any, answers: Any) -> Array:
     return np.array(rows, dtype=np.float64).reshape(-1, 2)
 
 
-def _precision(sums: Array) -> Array:
-    return ratio(sums[..., 0], sums[..., 1])
-
-
-def _recall(sums: Array) -> Array:
-    return ratio(sums[..., 0], sums[..., 2])
-
-
 ENTITIES = table(
     Metric("f1", _counts, f1),
-    Metric("precision", _counts, _precision),
-    Metric("recall", _counts, _recall),
+    Metric("precision", _counts, lambda sums: ratio(sums[..., 0], sums[..., 1])),
+    Metric("recall", _counts, lambda sums: ratio(sums[..., 0], sums[..., 2])),
     Metric("accuracy", _tags, mean),
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .metric import Array, Metric, mean, ratio, table
+from .metric import Array, Metric, counted, mean, ratio, table
 
 # Below this share of the raw second moment a variance is rounding error: the resample is constant.
 ROUNDING = 1e-13
@@ -49,8 +49,7 @@ def _correlation(sums: Array) -> Array:
 
 def _squared_errors(golds: Any, answers: Any) -> Array:
     """(squared error, 1) per row."""
-    errors = np.asarray(golds, dtype=np.float64) - np.asarray(answers, dtype=np.float64)
-    return np.stack([errors**2, np.ones_like(errors)], axis=1)
+    return counted((np.asarray(golds, dtype=np.float64) - np.asarray(answers, dtype=np.float64)) ** 2)
 
 
 REGRESSION = table(

@@ -11,9 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from .metric import Array, Metric, mean, table
+from .metric import Array, Metric, counted, mean, table
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -54,10 +52,8 @@ def best_of_golds(compare: Callable[[str, str], float]) -> Callable[[Any, Any], 
     """Rows of (best value over the golds, 1). A row without golds has the one gold ''."""
 
     def rows(golds: Sequence[Sequence[str]], answers: Sequence[str]) -> Array:
-        best = [
-            max(compare(gold, answer) for gold in (row or [""])) for row, answer in zip(golds, answers, strict=True)
-        ]
-        return np.stack([np.array(best, dtype=np.float64), np.ones(len(best))], axis=1)
+        pairs = zip(golds, answers, strict=True)
+        return counted([max(compare(gold, answer) for gold in (row or [""])) for row, answer in pairs])
 
     return rows
 

@@ -1,6 +1,5 @@
 """How each task looks to a server's clients: parameters, results and tensors with their schemas, samples."""
 
-from .form import Output, Parameter, Parameters, Sample, Wire
-from .schemas import Schema, closed
+from .form import OutputTensor, Parameters, RequestParameter, Sample, Schema, Wire, closed
 
-__all__ = ["Output", "Parameter", "Parameters", "Sample", "Schema", "Wire", "closed"]
+__all__ = ["OutputTensor", "Parameters", "RequestParameter", "Sample", "Schema", "Wire", "closed"]

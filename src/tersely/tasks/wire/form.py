@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from ..encoder import Encoder
-from .schemas import Schema
+
+Schema = dict[str, Any]
+
+TEXT: Schema = {"type": "string"}
+SHARE: Schema = {"type": "number", "minimum": 0, "maximum": 1}
+PLACE: Schema = {"type": "integer", "minimum": 0}
+FLAG: Schema = {"type": "boolean"}
 
 Parameters = Mapping[str, Any]
 """What a request sets, by name, checked against the schemas; what is not there was not set."""
@@ -17,7 +24,7 @@ Sample = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Parameter:
+class RequestParameter:
     """A parameter that a request may set.
 
     `setting`: the field of the task that takes its value (None: it only shapes the result). `of_tensors`: whether it
@@ -29,7 +36,7 @@ class Parameter:
     of_tensors: bool = True
 
 
-class Output(NamedTuple):
+class OutputTensor(NamedTuple):
     """A tensor of the Open Inference Protocol: its datatype, and the values of a row (None: one, without an axis).
 
     BYTES that are no plain label are JSON.
@@ -51,7 +58,7 @@ class Wire(Protocol):
         """The kind of answer, for people."""
 
     @property
-    def parameters(self) -> Mapping[str, Parameter]:
+    def parameters(self) -> Mapping[str, RequestParameter]:
         """Parameters beside those that every task has."""
 
     @property
@@ -59,7 +66,7 @@ class Wire(Protocol):
         """The schema of `result`."""
 
     @property
-    def outputs(self) -> Mapping[str, Output]:
+    def outputs(self) -> Mapping[str, OutputTensor]:
         """The tensors by name."""
 
     def shortest(self, encoder: Encoder) -> int:
@@ -73,3 +80,23 @@ class Wire(Protocol):
 
     def samples(self, language: str, pairs: bool | None) -> Sequence[Sample]:
         """Rows to try a model with, in `en` or `zh`; `pairs`: only pairs of texts, or only single ones."""
+
+
+def closed(properties: Mapping[str, Any], required: Sequence[str] | None = None) -> Schema:
+    """An object that has these entries and no others; all are required unless said.
+
+    >>> closed({"ready": {"type": "boolean"}})["required"]
+    ['ready']
+    """
+    needed = list(properties) if required is None else list(required)
+    return {"type": "object", "properties": dict(properties), "required": needed, "additionalProperties": False}
+
+
+def many(schema: Schema) -> Schema:
+    """A list of these."""
+    return {"type": "array", "items": schema}
+
+
+def json_texts(values: Sequence[Any]) -> list[str]:
+    """Each value as JSON, for a tensor of BYTES."""
+    return [json.dumps(value, ensure_ascii=False) for value in values]

@@ -6,8 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..encoder import Encoder
-from .form import Output, Parameter, Parameters, Sample
-from .schemas import PLACE, SHARE, TEXT, Schema, closed, json_texts, many
+from .form import (
+    PLACE,
+    SHARE,
+    TEXT,
+    OutputTensor,
+    Parameters,
+    RequestParameter,
+    Sample,
+    Schema,
+    closed,
+    json_texts,
+    many,
+)
 
 if TYPE_CHECKING:
     from ..question_answering import Answered, QuestionExample
@@ -34,16 +45,18 @@ class AnswersWire:
     """The answer to every question, its place in the context, and its score."""
 
     kind: ClassVar[str] = "question_answering"
-    parameters: ClassVar[Mapping[str, Parameter]] = {
-        "doc_stride": Parameter({"type": "integer", "minimum": 1}, setting="doc_stride")
+    parameters: ClassVar[Mapping[str, RequestParameter]] = {
+        "doc_stride": RequestParameter({"type": "integer", "minimum": 1}, setting="doc_stride")
     }
-    outputs: ClassVar[Mapping[str, Output]] = {"ANSWER": Output("BYTES"), "SCORE": Output("FP32")}
+    outputs: ClassVar[Mapping[str, OutputTensor]] = {"ANSWER": OutputTensor("BYTES"), "SCORE": OutputTensor("FP32")}
 
-    @property
-    def result_schema(self) -> Schema:
-        """What was asked, and the answers."""
-        texts = {name: many(TEXT) for name in ("context", "question", "answer")}
-        return closed({**texts, "start": many(PLACE), "end": many(PLACE), "score": many(SHARE)})
+    result_schema: ClassVar[Schema] = closed(
+        {
+            **dict.fromkeys(("context", "question", "answer"), many(TEXT)),
+            **dict.fromkeys(("start", "end"), many(PLACE)),
+            "score": many(SHARE),
+        }
+    )
 
     def shortest(self, encoder: Encoder) -> int:
         """A token of the question and one of its context."""

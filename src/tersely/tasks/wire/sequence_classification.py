@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..encoder import Encoder
-from .form import Output, Parameter, Parameters, Sample
-from .schemas import FLAG, SHARE, Schema, closed, json_texts, many
+from .form import FLAG, SHARE, OutputTensor, Parameters, RequestParameter, Sample, Schema, closed, json_texts, many
 
 if TYPE_CHECKING:
     from ..sequence_classification import Classified
 
-ALL_SCORES = Parameter(FLAG, of_tensors=False)
+ALL_SCORES = RequestParameter(FLAG, of_tensors=False)
 LIMIT = 0.5
 """The probability above which a label is given where there can be several."""
 
@@ -70,34 +69,28 @@ class LabelWire(_TextWire):
     """One label for each row, by number and by name."""
 
     kind: ClassVar[str] = "single_label_classification"
+    parameters: ClassVar[Mapping[str, RequestParameter]] = {"all_scores": ALL_SCORES}
 
     labels: tuple[str, ...]
 
     @property
-    def parameters(self) -> Mapping[str, Parameter]:
-        """Whether the scores of all labels are given."""
-        return {"all_scores": ALL_SCORES}
-
-    @property
     def result_schema(self) -> Schema:
-        """Numbers, probabilities and names."""
-        label = _number_of(self.labels)
-        lists = {"label": many(label), "confidence": many(SHARE), "label_name": many({"enum": list(self.labels)})}
-        return closed({**lists, "scores": _scores_of(self.labels)}, list(lists))
+        """Numbers, probabilities and names; the scores of all labels only where they are asked for."""
+        return _result_schema(self.labels, lambda schema: schema)
 
     @property
-    def outputs(self) -> Mapping[str, Output]:
+    def outputs(self) -> Mapping[str, OutputTensor]:
         """The label, its probability, and that of every label."""
-        return {"LABEL": Output("BYTES"), "SCORE": Output("FP32"), "SCORES": Output("FP32", len(self.labels))}
+        scores = OutputTensor("FP32", len(self.labels))
+        return {"LABEL": OutputTensor("BYTES"), "SCORE": OutputTensor("FP32"), "SCORES": scores}
 
     def result(self, examples: Sequence[Any], answers: Sequence[Classified], parameters: Parameters) -> dict[str, Any]:
         """Numbers, probabilities and names."""
-        found: dict[str, Any] = {
+        return {
             "label": [answer.value for answer in answers],
             "confidence": [answer.score for answer in answers],
             "label_name": [answer.label for answer in answers],
-        }
-        return found | _asked_scores(answers, parameters)
+        } | _asked_scores(answers, parameters)
 
     def tensors(self, answers: Sequence[Classified], parameters: Parameters) -> Mapping[str, list[Any]]:
         """The label, its probability, and that of every label."""
@@ -110,41 +103,33 @@ class LabelsWire(_TextWire):
     """The labels above a limit for each row, by number and by name."""
 
     kind: ClassVar[str] = "multi_label_classification"
+    parameters: ClassVar[Mapping[str, RequestParameter]] = {
+        "all_scores": ALL_SCORES,
+        "prob_limit": RequestParameter({"type": "number", "minimum": 0, "maximum": 1}),
+    }
 
     labels: tuple[str, ...]
 
     @property
-    def parameters(self) -> Mapping[str, Parameter]:
-        """Whether the scores of all labels are given, and the limit."""
-        limit: Schema = {"type": "number", "minimum": 0, "maximum": 1}
-        return {"all_scores": ALL_SCORES, "prob_limit": Parameter(limit)}
-
-    @property
     def result_schema(self) -> Schema:
-        """Lists of numbers, probabilities and names."""
-        lists = {
-            "label": many(many(_number_of(self.labels))),
-            "confidence": many(many(SHARE)),
-            "label_name": many(many({"enum": list(self.labels)})),
-        }
-        return closed({**lists, "scores": _scores_of(self.labels)}, list(lists))
+        """Lists of numbers, probabilities and names; the scores of all labels only where they are asked for."""
+        return _result_schema(self.labels, many)
 
     @property
-    def outputs(self) -> Mapping[str, Output]:
+    def outputs(self) -> Mapping[str, OutputTensor]:
         """The labels as a JSON list, and the probability of every label."""
-        return {"LABEL": Output("BYTES"), "SCORES": Output("FP32", len(self.labels))}
+        return {"LABEL": OutputTensor("BYTES"), "SCORES": OutputTensor("FP32", len(self.labels))}
 
     def result(self, examples: Sequence[Any], answers: Sequence[Classified], parameters: Parameters) -> dict[str, Any]:
         """Lists of numbers, probabilities and names."""
         limit = parameters.get("prob_limit", LIMIT)
         chances = [list(answer.scores.values()) for answer in answers]
         chosen = [[i for i, chance in enumerate(row) if chance > limit] for row in chances]
-        found: dict[str, Any] = {
+        return {
             "label": chosen,
             "confidence": [[row[i] for i in on] for row, on in zip(chances, chosen, strict=True)],
             "label_name": [[self.labels[i] for i in on] for on in chosen],
-        }
-        return found | _asked_scores(answers, parameters)
+        } | _asked_scores(answers, parameters)
 
     def tensors(self, answers: Sequence[Classified], parameters: Parameters) -> Mapping[str, list[Any]]:
         """The labels as a JSON list, and the probability of every label."""
@@ -158,23 +143,11 @@ class NumberWire(_TextWire):
     """A number for each row."""
 
     kind: ClassVar[str] = "regression"
+    parameters: ClassVar[Mapping[str, RequestParameter]] = {}
+    result_schema: ClassVar[Schema] = closed({"value": many({"type": "number"})})
+    outputs: ClassVar[Mapping[str, OutputTensor]] = {"VALUE": OutputTensor("FP32")}
 
     labels: tuple[str, ...]
-
-    @property
-    def parameters(self) -> Mapping[str, Parameter]:
-        """There are none."""
-        return {}
-
-    @property
-    def result_schema(self) -> Schema:
-        """Numbers."""
-        return closed({"value": many({"type": "number"})})
-
-    @property
-    def outputs(self) -> Mapping[str, Output]:
-        """The number."""
-        return {"VALUE": Output("FP32")}
 
     def result(self, examples: Sequence[Any], answers: Sequence[Classified], parameters: Parameters) -> dict[str, Any]:
         """Numbers."""
@@ -185,12 +158,11 @@ class NumberWire(_TextWire):
         return {"VALUE": [answer.value for answer in answers]}
 
 
-def _number_of(labels: Sequence[str]) -> Schema:
-    return {"type": "integer", "minimum": 0, "maximum": len(labels) - 1}
-
-
-def _scores_of(labels: Sequence[str]) -> Schema:
-    return many(closed(dict.fromkeys(labels, SHARE)))
+def _result_schema(labels: Sequence[str], of_row: Callable[[Schema], Schema]) -> Schema:
+    number: Schema = {"type": "integer", "minimum": 0, "maximum": len(labels) - 1}
+    columns = {"label": number, "confidence": SHARE, "label_name": {"enum": list(labels)}}
+    lists = {name: many(of_row(schema)) for name, schema in columns.items()}
+    return closed({**lists, "scores": many(closed(dict.fromkeys(labels, SHARE)))}, list(lists))
 
 
 def _asked_scores(answers: Sequence[Classified], parameters: Parameters) -> dict[str, Any]:

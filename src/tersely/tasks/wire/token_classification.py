@@ -8,8 +8,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..encoder import Encoder
-from .form import Output, Parameter, Parameters, Sample
-from .schemas import FLAG, PLACE, SHARE, TEXT, Schema, closed, json_texts, many
+from .form import (
+    FLAG,
+    PLACE,
+    SHARE,
+    TEXT,
+    OutputTensor,
+    Parameters,
+    RequestParameter,
+    Sample,
+    Schema,
+    closed,
+    json_texts,
+    many,
+)
 
 if TYPE_CHECKING:
     from ..token_classification import Tagged
@@ -25,29 +37,20 @@ TEXTS = {
         {"text": "李娜毕业于南京大学，现在在联合国教科文组织工作，常住巴黎。"},
     ),
 }
+PAIR = {"type": "array", "items": PLACE, "minItems": 2, "maxItems": 2}
+ENTITY = closed({"pos": PAIR, "entity": TEXT, "label": TEXT, "start": PLACE, "end": PLACE, "score": SHARE})
 
 
 class TagsWire:
     """Entities with their places, and a tag for each word."""
 
     kind: ClassVar[str] = "token_classification"
-    parameters: ClassVar[Mapping[str, Parameter]] = {SPLIT: Parameter(FLAG, of_tensors=False)}
-    outputs: ClassVar[Mapping[str, Output]] = {"ENTITIES": Output("BYTES"), "SCORE": Output("FP32")}
+    parameters: ClassVar[Mapping[str, RequestParameter]] = {SPLIT: RequestParameter(FLAG, of_tensors=False)}
+    outputs: ClassVar[Mapping[str, OutputTensor]] = {"ENTITIES": OutputTensor("BYTES"), "SCORE": OutputTensor("FP32")}
 
-    @property
-    def result_schema(self) -> Schema:
-        """Entities, words and tags of every text."""
-        entity = closed(
-            {
-                "pos": {"type": "array", "items": PLACE, "minItems": 2, "maxItems": 2},
-                "entity": TEXT,
-                "label": TEXT,
-                "start": PLACE,
-                "end": PLACE,
-                "score": SHARE,
-            }
-        )
-        return closed({"value": many(many(entity)), "tokens": many(many(TEXT)), "tokens_label": many(many(TEXT))})
+    result_schema: ClassVar[Schema] = closed(
+        {"value": many(many(ENTITY)), "tokens": many(many(TEXT)), "tokens_label": many(many(TEXT))}
+    )
 
     def shortest(self, encoder: Encoder) -> int:
         """A token between the special ones."""

@@ -1,0 +1,225 @@
+"""Candidates are scored on the engine that will run them, compared with FP32, timed in one alternating run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import engines
+from ..deploy.export import GRAPH
+from ..engines.engine import Engine
+from ..errors import Failure
+from ..measure.benchmark import Contestant, alternate, full_batch
+from ..measure.check import record_name
+from ..measure.footprint import footprint
+from ..measure.score import Answers, Comparison, Score, answer, compare, score
+from ..models.folder import read_config
+from ..models.positions import longest
+from ..runtime import Predictor
+from ..runtime.choose import Pair
+from ..strategy import DYNAMIC
+from . import choice
+from .candidate import Candidate, write_candidate
+from .choice import Measured, screen
+from .divide import screening_rows
+from .parents import Parent, Run
+
+BATCHES, LENGTH = (1, 16), 128
+SECONDS = 1.0
+"""How long each contestant is timed at each batch size, at least."""
+TIMED_ROWS = 1000
+"""Rows of the table that dynamic prints, at most: its four evaluations are not to take longer than all else."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The FP32 model: its answers, its score where rows are labelled, its size in bytes; its fastest engines."""
+
+    answers: Answers = field(repr=False)
+    score: Score | None
+    size: int
+    engines: dict[int, str] = field(default_factory=dict)
+    seconds: dict[int, float] = field(default_factory=dict)
+    memory_mb: float | None = None
+
+
+@dataclass(frozen=True)
+class Tested:
+    """FP32 and the best on rows that chose nothing."""
+
+    fp32: Score
+    best: Score
+    comparison: Comparison
+
+
+class Evaluator:
+    """One set of rows and the user's FP32 model on it; every candidate is measured against that, pruned or not.
+
+    A candidate's rows are spelled by its own tokenizer. Answers are labels, tags and spans of the text, which do not
+    depend on it; logits are compared for those rows that both cut into windows of the same lengths. `screened`: what
+    was written off after a look at a few rows.
+    """
+
+    def __init__(self, origin: Parent, run: Run) -> None:
+        self._origin, self._run, self._rows = origin, run, run.rows
+        self._emulated = run.scratch / "emulated"
+        self._graph = origin.fp32.path(GRAPH)
+        self._exact = _predictor(origin, engines.load(engines.REFERENCE, self._graph))
+        size = origin.fp32.loaded_bytes(origin.fp32.manifest.graphs[0])
+        self.fp32 = Baseline(*self._answer(self._exact, "FP32"), size)
+        scoring = run.rows.scoring
+        self._few = [scoring[i] for i in screening_rows(np.arange(len(scoring)), run.options.seed)]
+        self._few_answers: Answers | None = None
+        self.screened: list[Measured] = []
+        here = read_config(origin.fp32.folder)
+        self._length = min(LENGTH, origin.task.max_seq_length, longest(here) or LENGTH)
+
+    def measure_all(self, candidates: Sequence[Candidate]) -> list[Measured]:
+        """Write and score candidates; of many only those that a look at a few rows leaves."""
+        wanted = self._run.options.engines or engines.installed(engines.GRAPH_ENGINES)
+        places = self._run.scratch / "candidates"
+        written = [write_candidate(one, places / one.name, wanted) for one in candidates]
+        if len(written) > choice.MANY:
+            seen = [self._look(one) for one in written]
+            kept = screen(seen)
+            listed = ", ".join(kept)
+            self._run.progress.say(f"Of {len(written)} candidates {len(kept)} are scored on all rows: {listed}.")
+            for one in seen:
+                if one.name not in kept:
+                    self.screened.append(one)
+                    shutil.rmtree(one.candidate.folder)
+            written = [one for one in written if one.name in kept]
+        return [self._measure(one) for one in written]
+
+    def runners(self, candidate: Candidate) -> dict[str, Engine]:
+        """What a probe records: the FP32 model that the candidate was made of, and each graph of the candidate.
+
+        Each graph on the engine that suits it best; with exact sums where this CPU has none.
+        """
+        own = candidate.parent.digest == self._origin.digest
+        graph = candidate.parent.fp32.path(GRAPH)
+        found = {"fp32": self._exact.engine if own else engines.load(engines.REFERENCE, graph)}
+        if all(one.precision == "fp32" for one in candidate.graphs):
+            return found
+        for pair in candidate.pairs():
+            if (name := record_name(pair.graph)) not in found:
+                found[name] = candidate.load(pair, emulated=self._emulated)
+        return found
+
+    def time(self, measured: Sequence[Measured]) -> list[Measured]:
+        """Time one candidate of each plan and build against every FP32 engine, one thread; the others are alike."""
+        first_alike: dict[tuple[Any, ...], Measured] = {}
+        for one in measured:
+            first_alike.setdefault(_build(one), one)
+        firsts = list(first_alike.values())
+        names = engines.installed(engines.GRAPH_ENGINES)
+        runners = [("FP32", name, engines.load(name, self._graph, threads=1)) for name in names]
+        runners += [(one.name, one.engine, one.candidate.load(one.candidate.pairs()[0], 1)) for one in firsts]
+        models = (self._origin, *(one.candidate.parent for one in firsts))
+        tokens = min(model.encoder.vocab_size for model in models)
+        like = self._origin.task.features(self._rows.scoring[:1], self._origin.encoder)[0]
+        speeds: dict[str, dict[int, tuple[float, float, float]]] = {one.name: {} for one in firsts}
+        fp32 = {}
+        for size in BATCHES:
+            batch = full_batch(size, self._length, tokens, like=like)
+            contestants = [Contestant(model, name, _work(runner, batch)) for model, name, runner in runners]
+            title, first = f"time, batch {size}", contestants[0].label
+            timings = alternate(contestants, first, seconds=SECONDS, title=title, progress=self._run.progress)
+            fastest = fp32[size] = min(timings[: len(names)], key=lambda timing: timing.seconds)
+            for timing in timings[len(names) :]:
+                low, high = (edge / fastest.ratio for edge in timing.spread)
+                speeds[timing.model][size] = (timing.ratio / fastest.ratio, low, high)
+        used = {size: timing.engine for size, timing in fp32.items()}
+        self.fp32 = replace(self.fp32, engines=used, seconds={size: timing.seconds for size, timing in fp32.items()})
+        timed = [replace(one, speed=speeds[first_alike[_build(one)].name]) for one in measured]
+        return [
+            replace(one, evaluation=self._evaluate_twice(one)) if one.candidate.plan.quantizer == DYNAMIC else one
+            for one in timed
+        ]
+
+    def weigh(self, best: Measured) -> Measured:
+        """Measure the memory of FP32, on ONNX Runtime, and of the best, each in a process of its own."""
+        pair = best.candidate.pairs()[0]
+        graph = best.candidate.folder / pair.graph.path
+        self.fp32 = replace(self.fp32, memory_mb=self._memory(engines.REFERENCE, self._graph, "fp32"))
+        return replace(best, memory_mb=self._memory(pair.engine, graph, pair.graph.precision))
+
+    def test(self, best: Measured) -> Tested | None:
+        """Score FP32 and the best on rows that chose nothing."""
+        rows, progress = self._rows.test, self._run.progress
+        if rows is None:
+            return None
+        _, predictor = self._best_pair(best.candidate)
+        first = score(self._exact, rows, title="test FP32", progress=progress)
+        second = score(predictor, rows, title=f"test {best.name}", progress=progress)
+        return Tested(first, second, compare(predictor.task, first, second))
+
+    def _look(self, candidate: Candidate) -> Measured:
+        """Compare a candidate with FP32 on a few rows."""
+        if self._few_answers is None:
+            self._few_answers = answer(self._exact, self._few)
+        pair, predictor = self._best_pair(candidate)
+        answers = answer(predictor, self._few)
+        compared = compare(predictor.task, self._few_answers, answers)
+        return Measured(candidate, pair.engine, answers, None, compared, candidate.size(pair.graph), not pair.fits)
+
+    def _measure(self, candidate: Candidate) -> Measured:
+        """Score a candidate on the engine that the runtime would choose here."""
+        pair, predictor = self._best_pair(candidate)
+        answers, scored = self._answer(predictor, candidate.name)
+        task = predictor.task
+        comparison = compare(task, self.fp32.score or self.fp32.answers, scored or answers)
+        size, sign = candidate.size(pair.graph), 1 if task.metrics[task.metric].greater_is_better else -1
+        return Measured(candidate, pair.engine, answers, scored, comparison, size, not pair.fits, sign=sign)
+
+    def _best_pair(self, candidate: Candidate) -> tuple[Pair, Predictor]:
+        """The graph and engine that the runtime would choose here, and what runs them."""
+        pair = candidate.pairs()[0]
+        return pair, _predictor(candidate.parent, candidate.load(pair, emulated=self._emulated))
+
+    def _memory(self, engine: str, graph: Path, precision: str) -> float | None:
+        try:
+            return footprint(engine, graph, precision=precision, length=self._length).memory_mb
+        except Failure:  # no second process to be had: not a reason to lose the run
+            return None
+
+    def _evaluate_twice(self, one: Measured) -> dict[str, tuple[float, float]]:
+        """Seconds to answer the rows before and after, with one thread and with all."""
+        examples = self._rows.scoring[:TIMED_ROWS]
+        found = {}
+        for threads in (1, None):
+            exact = _predictor(self._origin, engines.load(engines.REFERENCE, self._graph, threads=threads))
+            other = _predictor(one.candidate.parent, one.candidate.load(one.candidate.pairs()[0], threads))
+            both = []
+            for predictor in (exact, other):
+                answer(predictor, examples[:1])  # what an engine does at its first batch is not the evaluation
+                both.append(answer(predictor, examples).seconds)
+            found[str(exact.engine.threads)] = (both[0], both[1])
+        return found
+
+    def _answer(self, predictor: Predictor, name: str) -> tuple[Answers, Score | None]:
+        title, progress = f"evaluate {name} on {predictor.engine.name}", self._run.progress
+        if self._rows.labelled:
+            scored = score(predictor, self._rows.scoring, title=title, progress=progress)
+            return scored.answers, scored
+        return answer(predictor, self._rows.scoring, title=title, progress=progress), None
+
+
+def _predictor(parent: Parent, engine: Engine) -> Predictor:
+    return Predictor(parent.task, parent.encoder, engine)
+
+
+def _build(one: Measured) -> tuple[Any, ...]:
+    """What decides speed: the model, the plan, the engine, what is integer and which layers are smoothed."""
+    made = one.candidate.quant_map
+    layers = tuple((name, layer.smooth is None) for name, layer in made.layers.items())
+    return one.candidate.parent.digest, one.candidate.plan, one.engine, layers, tuple(made.products)
+
+
+def _work(engine: Any, batch: Any) -> Any:
+    return lambda: engine.run(batch)

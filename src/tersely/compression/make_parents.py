@@ -1,0 +1,295 @@
+"""The smaller and the trained models of a run, checked before any work: one cut, one training for all who ask."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from .. import tasks
+from ..errors import UserError, wrong_option
+from ..models.carve import locate, shape_of
+from ..models.families import find
+from ..models.folder import NOTES, ModelFolder
+from ..options.compress import CompressOptions
+from ..processes import on_all
+from ..prune.dynabert import Pruned, pruning_arguments, train_widths
+from ..prune.settings import PruneSettings, Target
+from ..prune.vocabulary import PrunedVocabulary, prune_vocabulary
+from ..qat import QatSettings, train_int8
+from ..qat.training import int8_arguments
+from ..quantize.skip import fits
+from ..quantize.targets import FEWEST_OUTPUTS, find_targets
+from ..strategy import DYNABERT, PRUNE_EMBEDDINGS, QAT, Plan
+from ..training.isolated import isolated
+from ..training.loss_settings import Criterion
+from ..training.teacher import open_teacher
+from .candidate import link
+from .parents import Parent, Run, open_made
+
+VOCABULARY = "vocabulary"
+"""Folder of a model that only lost tokens, under torch/."""
+
+
+def check_pruning(
+    folder: ModelFolder, options: CompressOptions, plans: Sequence[Plan], training: Mapping[str, Any]
+) -> int:
+    """Refuse widths, families, teachers and training options that cannot be; gives how many models will be made.
+
+    Costs one reading of the weights where a plan has `dynabert`.
+    """
+    groups = {plan.pruning for plan in plans}
+    if not any(DYNABERT in steps for steps in groups):
+        return len(groups - {()})
+    find(folder.config)
+    _check_temperature(folder, options)
+    if options.teacher_model_name_or_path is not None and _trains_cut(options, groups):
+        _refuse_teacher(", or leave one out")
+    with isolated():
+        pruning_arguments(training, Path("-"), options.seed)
+    model = folder.load()
+    settings, family = _prune_settings(options), find(model)
+    targets, _ = settings.targets(shape_of(model, family))
+    open_teacher(model, family, settings)
+    if any(DYNABERT in plan.steps and plan.quantizer for plan in plans):
+        _check_wide_enough(targets, int(locate(model, family).config.hidden_size))
+    return sum(len(targets) if DYNABERT in steps else 1 for steps in groups if steps)
+
+
+def check_int8_training(
+    folder: ModelFolder, options: CompressOptions, plans: Sequence[Plan], training: Mapping[str, Any]
+) -> None:
+    """Refuse teachers, families and training options that cannot be. Reads a teacher's weights where one is named."""
+    trained = [plan for plan in plans if plan.quantizer == QAT]
+    if not trained:
+        return
+    with isolated():
+        int8_arguments(training, Path("-"), options.seed)
+    _check_temperature(folder, options)
+    hidden = options.losses(QAT)["distill_hidden"] > 0
+    family = find(folder.config) if hidden else None
+    named = options.teacher_model_name_or_path
+    if named is None:
+        return
+    if any(PRUNE_EMBEDDINGS in plan.steps for plan in trained):
+        _refuse_teacher()
+    shallow = any(DYNABERT in plan.steps for plan in trained) and any(depth != 1 for depth in options.depth_mult_list)
+    if hidden and shallow:
+        what = "With '--depth_mult_list' qat trains models with fewer layers than '--teacher_model_name_or_path' has."
+        raise UserError(what, hint="Set --distill_hidden 0 to learn from its answers alone.", option="depth_mult_list")
+    open_teacher(folder.load(), family, _qat_settings(options, trained[0], Path(named)))
+
+
+def make_parents(origin: Parent, run: Run) -> list[Parent]:
+    """Prune and train as the plans ask, export every model that comes of it, once; plans with equal steps share theirs.
+
+    Behind a parent stands the model that was trained for its plans of `qat`, if it has any.
+    """
+    maker, found = _Maker(origin, run), []
+    for steps in dict.fromkeys(plan.pruning for plan in run.plans):
+        plans = tuple(plan for plan in run.plans if plan.pruning == steps)
+        found += [replace(parent, plans=plans) for parent in maker.prune(steps)]
+    return [made for parent in found for made in maker.train(parent)]
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """Makes the models that plans ask for, each once. A training that was killed goes on, in the run's `work`."""
+
+    origin: Parent
+    run: Run
+
+    def prune(self, steps: tuple[str, ...]) -> list[Parent]:
+        """The models of one group of pruning steps; without any the user's own."""
+        folder, both = self.origin.folder, f"{PRUNE_EMBEDDINGS}-"
+        if not steps:
+            rows = self.run.rows.encode(folder.task, folder.encoder)
+            return [replace(self.origin, rows=rows, skip_layers=self._patterns)]
+        if steps == (PRUNE_EMBEDDINGS,):
+            return [self._export(VOCABULARY, *self._cut_origin)]
+        if steps == (DYNABERT,):
+            return [self._export(one.name, folder.at(one.folder), None, one) for one in self._widths]
+        if _trains_cut(self.run.options, {plan.pruning for plan in self.run.plans}):
+            cut, vocabulary = self._cut_origin
+            trained = self._train_widths(cut, both)
+            return [self._export(f"{both}{one.name}", cut.at(one.folder), vocabulary, one) for one in trained]
+        cuts = [self._cut(folder.at(one.folder), f"{both}{one.name}") for one in self._widths]
+        pairs = zip(cuts, self._widths, strict=True)
+        return [self._export(f"{both}{one.name}", *made, one) for made, one in pairs]
+
+    def train(self, parent: Parent) -> list[Parent]:
+        """The parent without its plans of `qat`, and the model that was trained for those."""
+        trained = tuple(plan for plan in parent.plans if plan.quantizer == QAT)
+        if not trained:
+            return [parent]
+        options, samples = self.run.options, parent.rows.samples
+        if samples is None:
+            raise ValueError("Training for INT8 starts from calibration rows.")
+        label = f"{parent.name}-{QAT}".strip("-")
+        done = on_all(
+            train_int8,
+            parent.folder,
+            parent.proto,
+            samples,
+            self.run.rows.train,
+            self.run.rows.scoring,
+            self.run.work / label,
+            _qat_settings(options, trained[0], self._teacher(trained[0]), self.run.criterion),
+            self.run.training,
+            skip_layers=parent.skip_layers,
+            seed=options.seed,
+            progress=self.run.progress,
+        )
+        made = open_made(parent.folder.at(done.folder), parent, self.run.scratch / "fp32-of" / label, self.run)
+        others = tuple(plan for plan in parent.plans if plan not in trained)
+        return [replace(parent, plans=others), replace(made, plans=trained, trained=done)]
+
+    @cached_property
+    def _patterns(self) -> tuple[str, ...]:
+        """The layers that the user leaves float; "auto" names none yet."""
+        return () if self.run.options.skip_layers == ("auto",) else self.run.options.skip_layers
+
+    @cached_property
+    def _cut_origin(self) -> tuple[ModelFolder, PrunedVocabulary]:
+        return self._cut(self.origin.folder, VOCABULARY)
+
+    @cached_property
+    def _widths(self) -> tuple[Pruned, ...]:
+        return self._train_widths(self.origin.folder)
+
+    def _cut(self, folder: ModelFolder, name: str) -> tuple[ModelFolder, PrunedVocabulary]:
+        place, rows = self.run.scratch / "cut" / name, self.run.rows
+        done = prune_vocabulary(
+            folder,
+            rows.train,
+            place,
+            eval_examples=rows.scoring if rows.labelled else (),
+            max_vocab_size=self.run.options.max_vocab_size,
+            progress=self.run.progress,
+        )
+        return folder.at(place), done
+
+    def _train_widths(self, folder: ModelFolder, prefix: str = "") -> tuple[Pruned, ...]:
+        options = self.run.options
+        return on_all(
+            train_widths,
+            folder,
+            self.run.rows.train,
+            self.run.rows.scoring,
+            self.run.work / f"{prefix}widths",
+            _prune_settings(options, self.run.criterion),
+            self.run.training,
+            seed=options.seed,
+            input_dtype=options.input_dtype,
+            progress=self.run.progress,
+        )
+
+    def _export(
+        self, name: str, folder: ModelFolder, vocabulary: PrunedVocabulary | None, pruned: Pruned | None = None
+    ) -> Parent:
+        made = open_made(folder, self.origin, self.run.scratch / "fp32-of" / name, self.run)
+        _publish_torch(folder, self.run.scratch / "torch" / name)
+        rows, layers = self.run.rows.encode(folder.task, folder.encoder), _fitting(self._patterns, made.proto)
+        return replace(made, name=name, pruned=pruned, vocabulary=vocabulary, rows=rows, skip_layers=layers)
+
+    def _teacher(self, plan: Plan) -> Path | ModelFolder | None:
+        """Who teaches: the folder that was named; of a pruned model the unpruned one; else the model itself.
+
+        Where hidden states are compared a pruned model learns from itself in FP32: it may have fewer layers. The
+        unpruned model has the vocabulary of the pruned one.
+        """
+        named = self.run.options.teacher_model_name_or_path
+        if named is not None:
+            return Path(named)
+        if DYNABERT not in plan.steps or self.run.options.losses(QAT)["distill_hidden"]:
+            return None
+        return self._cut_origin[0] if PRUNE_EMBEDDINGS in plan.steps else self.origin.folder
+
+
+def _prune_settings(options: CompressOptions, criterion: Criterion | None = None) -> PruneSettings:
+    """The options of `dynabert` as it takes them; the criterion counts where labels do."""
+    teacher = options.teacher_model_name_or_path
+    return PruneSettings(
+        width_mult_list=options.width_mult_list,
+        depth_mult_list=options.depth_mult_list,
+        **options.losses(DYNABERT),
+        importance=options.importance,
+        importance_rows=options.importance_rows,
+        teacher=None if teacher is None else Path(teacher),
+        criterion=criterion if options.learns_from_labels(DYNABERT) else None,
+    )
+
+
+def _qat_settings(
+    options: CompressOptions,
+    plan: Plan,
+    teacher: Path | ModelFolder | None = None,
+    criterion: Criterion | None = None,
+) -> QatSettings:
+    """The options of `qat` as it takes them; the criterion counts where labels do."""
+    return QatSettings(
+        weight_quantize_type=options.weight_quantize_type,
+        activation_quantize_type=options.activation_type(plan),
+        moving_rate=options.moving_rate,
+        use_pact=options.use_pact,
+        cpu_classes=options.cpu_classes,
+        algo_list=options.algo_list,
+        smooth=options.smooth,
+        **options.losses(QAT),
+        teacher=teacher,
+        criterion=criterion if options.learns_from_labels(QAT) else None,
+    )
+
+
+def _check_temperature(folder: ModelFolder, options: CompressOptions) -> None:
+    """Refuse a temperature where answers are no probabilities."""
+    if options.distill_temperature != 1 and folder.task.loss == "regression":
+        what = "has no effect on a regression, whose answers are no probabilities."
+        raise wrong_option("distill_temperature", what, hint="Leave it out.")
+
+
+def _refuse_teacher(way_out: str = "") -> None:
+    what = "cannot be used where the vocabulary is cut before training."
+    hint = f"The teacher would need the same cut. Cut its vocabulary and the model's first{way_out}."
+    raise wrong_option("teacher_model_name_or_path", what, hint=hint)
+
+
+def _check_wide_enough(targets: Sequence[Target], hidden: int) -> None:
+    """Refuse widths whose layers would all be too small to become INT8: better now than after the training."""
+    for target in targets:
+        widest = max(hidden, *target.shape.ffn)
+        if widest < FEWEST_OUTPUTS:
+            what = f"{target.name} would leave everything float: its layers have {widest} outputs at most"
+            raise UserError(f"{what}, and INT8 pays from {FEWEST_OUTPUTS} on.", hint="Ask for wider ones, or dynabert.")
+
+
+def _trains_cut(options: CompressOptions, groups: Collection[tuple[str, ...]]) -> bool:
+    """Whether a model is trained whose vocabulary was cut before.
+
+    Not where the full one is trained as well and all tokens in use stay: training rows then have the same tokens and
+    logits with and without the cut, so that one training serves both, and its models are cut afterwards.
+    """
+    return (PRUNE_EMBEDDINGS, DYNABERT) in groups and ((DYNABERT,) not in groups or options.max_vocab_size is not None)
+
+
+def _fitting(patterns: Sequence[str], proto: Any) -> tuple[str, ...]:
+    """The patterns that name a layer here: with fewer layers one of the user's own model may name none."""
+    if not patterns:
+        return ()
+    targets = find_targets(proto)
+    names = [*(layer.name for layer in targets.layers), *targets.left_float]
+    names += [tensor.name for tensor in proto.graph.initializer]
+    return tuple(pattern for pattern in patterns if any(fits(name, pattern) for name in names))
+
+
+def _publish_torch(folder: ModelFolder, place: Path) -> None:
+    """Let the model appear at a place too, with the task as this run had it."""
+    for path in sorted(folder.path.iterdir()):
+        if path.name != NOTES:
+            link(path, place / path.name)
+    notes = json.loads((folder.path / NOTES).read_text(encoding="utf-8"))
+    text = json.dumps({**notes, "task": tasks.to_json(folder.task)}, ensure_ascii=False, indent=2) + "\n"
+    (place / NOTES).write_text(text, encoding="utf-8")
