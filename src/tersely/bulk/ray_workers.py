@@ -15,7 +15,7 @@ from typing import Any
 
 from .. import __version__
 from .. import artifact as artifacts
-from ..atomic import whole_folder
+from ..atomic import atomic_folder
 from ..errors import Failure, UserError, missing_package
 from ..runtime.choose import cache_folder, writing_cache
 from .read_parts import Part
@@ -183,7 +183,7 @@ def unpacked(files: Files, cache: Path | None = None) -> Path:
                 artifacts.checked_manifest(place)
                 return place
             shutil.rmtree(place, ignore_errors=True)
-            with whole_folder(place) as folder:
+            with atomic_folder(place) as folder:
                 for name, content in files.items():
                     file = folder / name
                     if not file.resolve().is_relative_to(folder.resolve()):
