@@ -8,71 +8,11 @@ import shlex
 import shutil
 import sys
 import sysconfig
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..progress import Advance
-
-EVERY = 10.0
-"""Seconds between two lines of progress where there is no terminal."""
-
-
-class Terminal:
-    """A bar that says what is done, what is left, and the last note."""
-
-    @contextmanager
-    def track(self, title: str, total: int) -> Iterator[Advance]:
-        """Show a bar while the block runs."""
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}", markup=False),
-        )
-        # Left to itself rich would take over standard output too, and `tersely predict … > FILE` write to the screen.
-        with Progress(*columns, console=Console(stderr=True), redirect_stdout=False) as bar:
-            job = bar.add_task(title, total=total, note="")
-            yield lambda count=1, note="": bar.update(job, advance=count, note=note)
-
-    def say(self, line: str) -> None:
-        """Write a line."""
-        sys.stderr.write(f"{line}\n")
-
-
-class Plain:
-    """A line now and then."""
-
-    @contextmanager
-    def track(self, title: str, total: int) -> Iterator[Advance]:
-        """Write a line every few seconds, and one at the end of work that took longer than two."""
-        started = last = time.monotonic()
-        done = 0
-
-        def advance(count: int = 1, note: str = "") -> None:
-            nonlocal done, last
-            done += count
-            now = time.monotonic()
-            if now - last >= EVERY and done < total:
-                last = now
-                left = (now - started) / max(done, 1) * (total - done)
-                self.say(f"{title}: {done}/{total}, about {left:.0f} s left{'  ' + note if note else ''}")
-
-        yield advance
-        took = time.monotonic() - started
-        if took >= 2.0:
-            self.say(f"{title}: done in {took:.0f} s")
-
-    def say(self, line: str) -> None:
-        """Write a line."""
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
+from ..progress import Plain, Terminal
 
 
 def progress() -> Terminal | Plain:

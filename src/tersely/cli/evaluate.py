@@ -10,6 +10,7 @@ from ..engines.cpu import cpu
 from ..errors import UserError
 from ..measure.score import Comparison, Score, compare, score
 from ..options.data import DataOptions
+from ..progress import Progress
 from ..runtime.hub import local_folder
 from ..tasks.options import TaskOptions
 from . import arguments as flags
@@ -91,7 +92,7 @@ def as_json(system: System, scored: Score, comparison: Comparison | None) -> dic
     return result
 
 
-def _score(system: System, examples: list[Any], batch_size: int, shown: console.Terminal | console.Plain) -> Score:
+def _score(system: System, examples: list[Any], batch_size: int, shown: Progress) -> Score:
     predictor = system.predictor.with_batch_size(batch_size)
     return score(predictor, examples, title=f"evaluate {system.model} on {system.engine}", progress=shown)
 
