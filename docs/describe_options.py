@@ -17,8 +17,7 @@ from tersely.options.effects import EFFECT
 from tersely.paddle_api import fields
 from tersely.strategy import STEPS
 from tersely.tasks.options import TaskOptions
-from tersely.training.scored_run import REFUSED
-from tersely.training.settings import DECIDED
+from tersely.training.arguments import DECIDED, REFUSED
 
 HEAD = """# Options
 

@@ -13,11 +13,12 @@ from ..models.families import find
 from ..models.folder import ModelFolder
 from ..options.compress import CompressOptions
 from ..processes import on_all
-from ..qat import QatSettings, train_int8
+from ..qat import Calibrated, QatSettings, train_int8
 from ..qat.training import int8_arguments
 from ..strategy import DYNABERT, PRUNE_EMBEDDINGS, QAT, Plan
+from ..training.distillation import TrainingRun
 from ..training.isolated import isolated
-from ..training.loss_settings import Criterion
+from ..training.losses import Criterion
 from ..training.teacher import open_teacher
 from .parents import Parent
 from .pruning import Pruning, check_temperature
@@ -90,18 +91,12 @@ def _train(parent: Parent, asking: tuple[Plan, ...], pruning: Pruning, scratch: 
         raise ValueError("Training for INT8 starts from calibration rows.")
     folder = parent.smaller.folder if parent.smaller else pruning.folder
     label = f"{parent.name}-{QAT}".strip("-")
+    rows, work = pruning.rows, pruning.work / label
     done = on_all(
         train_int8,
-        folder,
-        parent.source.proto,
-        samples,
-        pruning.rows.train,
-        pruning.rows.scoring,
-        pruning.work / label,
+        TrainingRun(folder, rows.train, rows.scoring, work, pruning.training, options.seed),
+        Calibrated(parent.source.proto, samples, parent.skip_layers),
         qat_settings(options, asking[0], _teacher(asking[0], pruning), pruning.criterion),
-        pruning.training,
-        skip_layers=parent.skip_layers,
-        seed=options.seed,
         progress=pruning.progress,
     )
     made, place = folder.at(done.folder), scratch / "fp32-of" / label

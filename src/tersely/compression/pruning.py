@@ -19,14 +19,14 @@ from ..options.compress import CompressOptions
 from ..processes import on_all
 from ..progress import Progress
 from ..prune.dynabert import Pruned, pruning_arguments, train_widths
-from ..prune.settings import PruneSettings, Target
 from ..prune.vocabulary import PrunedVocabulary, prune_vocabulary
+from ..prune.widths import PruneSettings, Target
 from ..quantize.targets import FEWEST_OUTPUTS
 from ..strategy import DYNABERT, PRUNE_EMBEDDINGS, Plan
 from ..tasks.sequence_classification import REGRESSION
-from ..training.distil import kind_of
+from ..training.distillation import TrainingRun
 from ..training.isolated import isolated
-from ..training.loss_settings import Criterion
+from ..training.losses import Criterion, kind_of
 from ..training.teacher import open_teacher
 from .candidate import link
 from .divide import DividedRows
@@ -140,15 +140,11 @@ class Pruning:
 
     def _widths(self, folder: ModelFolder, prefix: str) -> list[Smaller]:
         vocabulary = self._vocabulary.vocabulary if prefix else None
+        work, seed = self.work / f"{prefix}widths", self.options.seed
         done = on_all(
             train_widths,
-            folder,
-            self.rows.train,
-            self.rows.scoring,
-            self.work / f"{prefix}widths",
+            TrainingRun(folder, self.rows.train, self.rows.scoring, work, self.training, seed),
             prune_settings(self.options, self.criterion),
-            self.training,
-            seed=self.options.seed,
             input_dtype=self.options.input_dtype,
             progress=self.progress,
         )

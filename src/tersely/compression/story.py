@@ -17,7 +17,7 @@ from ..progress import SILENT, Progress
 from ..report import draw_reports
 from ..strategy import Plan, check_rows
 from ..tasks.options import TaskOptions
-from ..training.loss_settings import Criterion
+from ..training.losses import Criterion
 from .choice import ROUNDING
 from .divide import Data, UnreadData, divide_rows
 from .int8_training import check_int8_training, train_parents

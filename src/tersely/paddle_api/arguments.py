@@ -11,7 +11,7 @@ from transformers import TrainingArguments
 
 from ..errors import UserError, nearest, wrong_option
 from ..options.compress import CompressOptions
-from ..training.settings import translated, use_cpu
+from ..training.arguments import translated, use_cpu
 from . import fields
 
 TRANSLATED = ("device", "overwrite_output_dir", "warmup_ratio")

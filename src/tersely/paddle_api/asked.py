@@ -9,7 +9,7 @@ from typing import Any
 from ..options.compress import CompressOptions
 from ..options.effects import trains
 from ..tasks.options import TaskOptions
-from ..training.settings import DECIDED, WITHOUT_EFFECT
+from ..training.arguments import DECIDED, WITHOUT_EFFECT
 from . import fields
 from .arguments import CompressionArguments
 

@@ -1,4 +1,4 @@
-"""What a compressed network is trained by: its teacher's hidden states and answers, and the labels (SPEC 5.3).
+"""What a network learns from when it is compressed: its teacher's hidden states and answers, and the labels.
 
 Every loss is a sum over a batch divided by a count that is handed in. So a step whose batch comes in several parts, or
 on several processes, has the gradient of the same batch in one part.
@@ -6,23 +6,82 @@ on several processes, has the gradient of the same batch in one part.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.nn import functional
 
 from ..errors import UserError
+from ..models.folder import ModelFolder
 from ..tasks import Task
 from ..tasks.sequence_classification import MULTI, REGRESSION, SINGLE
 from ..tasks.token_classification import IGNORED
-from .loss_settings import Criterion
-from .own_outputs import outputs_loss
 
 ROW, TOKENS, QUESTION, OWN = "row", "tokens", "span", "own"
 """`Facts.answers_for`; a classifier says more by its `problem`."""
 Outputs = tuple[torch.Tensor, ...]
+
+Augment = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""From a batch (tensors by name, labels among them) to another: more rows, words replaced."""
+
+Criterion = Callable[[Any, Any], Any]
+"""From logits and labels to the batch's mean loss; of a question, both are tuples (start, end)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossSettings:
+    """The losses of a training, checked, by the names of the options."""
+
+    distill_hidden: float = 0.0
+    """Weight of the teacher's hidden states."""
+    distill_logits: float = 1.0
+    """Weight of the teacher's answers."""
+    distill_temperature: float = 1.0
+    """Temperature of these answers."""
+    label_loss: float = 0.0
+    """Weight of the labels."""
+    teacher: Path | ModelFolder | None = None
+    """A model folder, or the model that this one was made of; None: the model itself as it was."""
+    augment: Augment | None = None
+    """Applied to each batch before teacher and student see it; from Python only."""
+    criterion: Criterion | None = None
+    """In the place of the task's own loss; from Python only."""
+
+    def __post_init__(self) -> None:
+        for name in ("distill_hidden", "distill_logits", "label_loss"):
+            check_number(name, getattr(self, name), lambda value: value >= 0, "a number, 0 or more")
+        check_number("distill_temperature", self.distill_temperature, lambda value: value > 0, "a number above 0")
+        if not self.distils and not self.label_loss:
+            what = "The options 'distill_hidden', 'distill_logits' and 'label_loss' are all 0: nothing would be learnt."
+            raise UserError(what, hint="Set one of them above 0.")
+
+    @property
+    def distils(self) -> bool:
+        """Whether there is anything to learn from the teacher; if not, training is plain fine-tuning."""
+        return self.distill_hidden > 0 or self.distill_logits > 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain types; a function by its name."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name in ("augment", "criterion"):
+            if (function := plain[name]) is not None:
+                plain[name] = f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+        if isinstance(self.teacher, ModelFolder):
+            plain["teacher"] = self.teacher.name
+        elif self.teacher is not None:
+            plain["teacher"] = str(self.teacher)
+        return plain
+
+
+def check_number(name: str, value: Any, fits: Callable[[float], bool], expected: str) -> None:
+    """Refuse what is no finite number, or does not fit."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or not fits(value):
+        raise UserError(f"The '{name}' option must be {expected}. Got {value!r}.")
 
 
 @dataclass(frozen=True)
@@ -39,7 +98,7 @@ class Counts:
         rows = sum(len(batch["input_ids"]) for batch in batches)
         tokens = sum(float(mask_of(batch).sum()) for batch in batches)
         labels = [batch["labels"] for batch in batches if "labels" in batch]
-        labelled = sum(float((one != IGNORED).sum()) for one in labels)
+        labelled = sum(float((part != IGNORED).sum()) for part in labels)
         return cls(float(rows), tokens, max(labelled, 1.0))
 
 
@@ -69,7 +128,7 @@ def hidden_loss(
     real = mask.bool()
     pairs = [(student[0], teacher[0])]
     pairs += [(student[new + 1], teacher[old + 1]) for new, old in enumerate(layers)]
-    errors = [functional.mse_loss(one[real].float(), two[real].float(), reduction="sum") for one, two in pairs]
+    errors = [functional.mse_loss(ours[real].float(), theirs[real].float(), reduction="sum") for ours, theirs in pairs]
     return torch.stack(errors).sum() / (tokens * student[0].shape[-1])
 
 
@@ -82,23 +141,24 @@ def logits_loss(
     several. Token classification counts real positions. A regression's is the squared difference; it has no T.
     """
     if kind == OWN:
-        return outputs_loss(student, teacher, mask, counts, temperature)
+        return _own_outputs_loss(student, teacher, mask, counts, temperature)
     if kind == REGRESSION:
         return (student[0].float() - teacher[0].float()).square().sum() / counts.rows
     scale = temperature**2
-    soft = [(one.float() / temperature, two.float() / temperature) for one, two in zip(student, teacher, strict=True)]
+    pairs = zip(student, teacher, strict=True)
+    soft = [(ours.float() / temperature, theirs.float() / temperature) for ours, theirs in pairs]
     if kind == MULTI:
-        ((one, two),) = soft
-        entropy = functional.binary_cross_entropy_with_logits(one, two.sigmoid(), reduction="none")
+        ((ours, theirs),) = soft
+        entropy = functional.binary_cross_entropy_with_logits(ours, theirs.sigmoid(), reduction="none")
         return scale * entropy.mean(-1).sum() / counts.rows
     if kind == QUESTION:
-        ends = [_cross_entropy(_real_only(one, mask), _real_only(two, mask)) for one, two in soft]
+        ends = [_cross_entropy(_real_only(ours, mask), _real_only(theirs, mask)) for ours, theirs in soft]
         return scale * torch.stack(ends).mean(0).sum() / counts.rows
-    ((one, two),) = soft
+    ((ours, theirs),) = soft
     if kind == TOKENS:
         real = mask.bool()
-        return scale * _cross_entropy(one[real], two[real]).sum() / counts.tokens
-    return scale * _cross_entropy(one, two).sum() / counts.rows
+        return scale * _cross_entropy(ours[real], theirs[real]).sum() / counts.tokens
+    return scale * _cross_entropy(ours, theirs).sum() / counts.rows
 
 
 def label_loss(
@@ -119,7 +179,7 @@ def label_loss(
     if kind == QUESTION:
         targets = (batch["start_positions"], batch["end_positions"])
         ends = [
-            functional.cross_entropy(one.float(), to, reduction="sum") for one, to in zip(outputs, targets, strict=True)
+            functional.cross_entropy(end.float(), to, reduction="sum") for end, to in zip(outputs, targets, strict=True)
         ]
         return torch.stack(ends).mean() / counts.rows
     logits, labels = outputs[0].float(), batch["labels"]
@@ -134,6 +194,28 @@ def label_loss(
         functional.binary_cross_entropy_with_logits(logits, labels.float(), reduction="none").mean(-1).sum()
         / counts.rows
     )
+
+
+def _own_outputs_loss(
+    student: Outputs, teacher: Outputs, mask: torch.Tensor, counts: Counts, temperature: float
+) -> torch.Tensor:
+    """Of a model of the user's own: the mean over its outputs of what their form suggests.
+
+    Labels along the last axis, [rows, labels] or [rows, length, labels]: soft cross-entropy, as of a classifier. A
+    number for each position, [rows, length], or one column: the squared difference, which takes logits and
+    probabilities alike. Padding does not count.
+    """
+    real, losses = mask.bool(), []
+    for ours, theirs in zip(student, teacher, strict=True):
+        ours, theirs, count = ours.float(), theirs.float(), counts.rows
+        if ours.shape[:2] == mask.shape:
+            ours, theirs, count = ours[real], theirs[real], counts.tokens
+        if ours.ndim < 2 or ours.shape[-1] == 1:
+            losses.append(functional.mse_loss(ours, theirs, reduction="sum") / count)
+        else:
+            soft = (theirs / temperature).softmax(-1) * (ours / temperature).log_softmax(-1)
+            losses.append(-(temperature**2) * soft.sum() / count)
+    return torch.stack(losses).mean()
 
 
 ONE = Counts(1.0, 1.0, 1.0)
