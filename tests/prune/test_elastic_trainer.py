@@ -39,10 +39,10 @@ def run(model: Any, work: Path, settings: PruneSettings = TWO, **training: Any) 
 def test_teacher_runs_once_a_batch_in_eval_mode_however_many_widths(model, tmp_path):
     trainer = trainer_for(model, tmp_path, examples(model, "train"), examples(model, "dev"), TWO, max_steps=3)
     seen = []
-    trainer.teacher.register_forward_hook(lambda part, *_: seen.append((part.training, torch.is_grad_enabled())))
+    trainer.teacher.module.register_forward_hook(lambda part, *_: seen.append((part.training, torch.is_grad_enabled())))
     trainer.train()
     assert seen == [(False, False)] * 3
-    assert all(weight.grad is None for weight in trainer.teacher.parameters())
+    assert all(weight.grad is None for weight in trainer.teacher.module.parameters())
 
 
 def test_gradients_are_those_of_the_sum_over_widths(model, tmp_path):
@@ -151,7 +151,7 @@ def test_augmentation_is_seen_by_teacher_and_student_and_is_the_same_by_seed(mod
             model, tmp_path / place, examples(model, "train"), [], replace(TWO, augment=twice), max_steps=2,
             save_strategy="no",
         )  # fmt: skip
-        trainer.teacher.register_forward_pre_hook(
+        trainer.teacher.module.register_forward_pre_hook(
             lambda _, __, named: seen.append(len(named["input_ids"])), with_kwargs=True
         )
         trainer.train()

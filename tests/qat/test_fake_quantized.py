@@ -16,7 +16,7 @@ from tersely.engines.torch import input_names
 from tersely.errors import UserError
 from tersely.models.torch_folder import load_module
 from tersely.qat import QatSettings
-from tersely.qat.linear import FakeQuantLinear
+from tersely.qat.model import FakeQuantLinear
 from tersely.training.batches import Collator
 
 TOLERANCE = 0.02
