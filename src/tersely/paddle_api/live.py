@@ -16,8 +16,8 @@ from ..compression.divide import Data
 from ..compression.result import CompressionResult
 from ..compression.source import Origin
 from ..errors import wrong_option
+from ..models.families import longest
 from ..models.folder import ModelFolder, read_provenance, read_task
-from ..models.positions import longest
 from ..processes import together
 from ..progress import Progress
 from ..tasks import Own, Task, facts_of

@@ -12,8 +12,7 @@ from torch import nn
 
 from ..errors import UserError
 from ..models.carve import locate, twin
-from ..models.carve.places import HEADS, NEURONS, Cut, Places
-from ..models.carve.shrink import tensors
+from ..models.carve.places import HEADS, NEURONS, Cut, Places, tensors
 from ..models.families import Family, find
 from .importance import Importance
 

@@ -13,7 +13,7 @@ import torch
 import transformers
 
 from ..errors import UserError
-from ..models.positions import SHIFTED
+from ..models.families import SHIFTED
 
 Tensors = dict[str, torch.Tensor]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from ..atomic import check_destination, whole_folder
 from ..errors import UserError, wrong_option
+from ..models.families import longest
 from ..models.folder import ModelFolder
-from ..models.positions import longest
 from ..progress import SILENT, Progress
 from ..tasks import Encoder, Feature, Task
 from . import tables

@@ -19,9 +19,8 @@ from ..atomic import check_destination, whole_folder
 from ..engines.torch import as_tuple, output_names
 from ..errors import Failure, UserError, existing, nearest
 from ..models.folder import NOTES, TOKENIZER_FILES, read_notes
-from ..models.torch_dynamic import MANIFEST
-from ..models.torch_dynamic.folder import WEIGHTS, DynamicManifest, read_dynamic
-from ..models.torch_dynamic.linear import DynamicLinear
+from ..models.load import MANIFEST
+from ..models.torch_dynamic import WEIGHTS, DynamicLinear, DynamicManifest, read_dynamic
 from ..models.torch_folder import load_module
 from .skip import fits
 from .targets import FEWEST_OUTPUTS

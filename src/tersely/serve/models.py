@@ -14,7 +14,7 @@ from .. import artifact as artifacts
 from .. import runtime
 from ..artifact import Artifact
 from ..errors import UserError
-from ..models.positions import longest
+from ..models.families import longest
 from ..runtime import Predictor
 from ..runtime.hub import local_folder
 from ..tasks import TASKS, Task, facts_of

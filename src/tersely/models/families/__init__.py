@@ -20,13 +20,13 @@ from .deberta_v2 import DEBERTA_V2
 from .distilbert import DISTILBERT
 from .electra import ELECTRA
 from .ernie import ERNIE
-from .family import Family, Stacked
+from .family import SHIFTED, Family, Stacked, longest
 from .modernbert import MODERNBERT
 from .mpnet import MPNET
 from .roberta import ROBERTA
 from .xlm_roberta import XLM_ROBERTA
 
-__all__ = ["FAMILIES", "Family", "Stacked", "find", "register"]
+__all__ = ["FAMILIES", "SHIFTED", "Family", "Stacked", "find", "longest", "register"]
 
 FAMILIES = {
     family.model_type: family
