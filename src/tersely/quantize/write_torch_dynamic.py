@@ -121,7 +121,7 @@ def _check_reloaded(module: nn.Module, folder: Path) -> None:
     names = output_names(module)
     try:
         with torch.inference_mode():
-            written, read = (as_tuple(one(**feed), names) for one in (module, read_dynamic(folder)))
+            written, read = (as_tuple(model(**feed), names) for model in (module, read_dynamic(folder)))
             same = all(torch.equal(before, after) for before, after in zip(written, read, strict=True))
     except (AttributeError, TypeError) as error:  # a family that reaches into its layers' weights
         hint = "Leave the layer that it names float, with skip_layers."

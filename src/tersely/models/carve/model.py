@@ -52,7 +52,7 @@ def carved_class(kind: type) -> Any:
 
 def plain_class(kind: type) -> Any:
     """What `carved_class` was called with, of one of its classes or a subclass; another class itself."""
-    own = next((one for one in kind.__mro__ if one.__dict__.get("__init__") is _init), None)
+    own = next((base for base in kind.__mro__ if base.__dict__.get("__init__") is _init), None)
     return kind if own is None else own.__mro__[1]
 
 

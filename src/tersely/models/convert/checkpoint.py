@@ -88,10 +88,10 @@ def flatten(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     """
     if "init_class" not in config:
         return dict(config)
-    given = config.get("init_args") or []
-    inner = [one for one in [*given, *config.values()] if _is_model(one)]
+    arguments = config.get("init_args") or []
+    inner = [value for value in [*arguments, *config.values()] if _is_model(value)]
     encoder = inner[0] if inner else config
-    if any(not isinstance(one, Mapping) for one in encoder.get("init_args") or []):
+    if any(not isinstance(value, Mapping) for value in encoder.get("init_args") or []):
         what = f"The config gives {encoder['init_class']} arguments without names ('init_args')."
         raise UserError(what, where=where, hint='Write them there by name, as in "num_attention_heads": 12.')
     flat: dict[str, Any] = {}

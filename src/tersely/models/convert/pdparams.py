@@ -157,9 +157,9 @@ def _arrays(content: Any, where: str) -> Arrays:
             raise UserError(what, where=where, hint=hint)
         arrays[name] = value.value
     try:
-        for name, whole in slices.items():
-            parts = [arrays.pop(part) for part in whole["slices"]]
-            arrays[name] = np.concatenate(parts).reshape(whole["OriginShape"])
+        for name, sliced in slices.items():
+            parts = [arrays.pop(part) for part in sliced["slices"]]
+            arrays[name] = np.concatenate(parts).reshape(sliced["OriginShape"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         what = f"The checkpoint's slices do not fit together ({type(error).__name__}: {error})."
         raise UserError(what, where=where, hint="Copy it anew.") from None

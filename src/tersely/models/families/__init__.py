@@ -69,6 +69,6 @@ def _model_type(model: Any) -> str | None:
         inner = [getattr(getattr(part, "config", None), "model_type", None) for part in model.modules()]
         # A config of the user's own in a class of transformers: the class says what is built.
         inner += [getattr(getattr(part, "config_class", None), "model_type", None) for part in model.modules()]
-        known = (one for one in inner if one in FAMILIES)
-        kind = next(known, kind or next((one for one in inner if one is not None), None))
+        known = (name for name in inner if name in FAMILIES)
+        kind = next(known, kind or next((name for name in inner if name is not None), None))
     return kind
