@@ -137,14 +137,10 @@ class QuantMap:
         """Write one npz; the same map gives the same bytes."""
         arrays: dict[str, NDArray[Any]] = {}
         for name, layer in self.layers.items():
-            parts: dict[str, NDArray[Any] | None] = {
-                "integers": layer.integers,
-                "scales": layer.scales,
-                "range": None if layer.range is None else _pair(layer.range),
-                "smooth": layer.smooth,
-                "bias": layer.bias,
-            }
-            arrays |= {f"layer/{part}/{name}": array for part, array in parts.items() if array is not None}
+            parts = vars(layer) | {"range": None if layer.range is None else _pair(layer.range)}
+            for part in ("integers", "scales", "range", "smooth", "bias"):
+                if parts[part] is not None:
+                    arrays[f"layer/{part}/{name}"] = parts[part]
         for name, table in self.tables.items():
             arrays |= {f"table/integers/{name}": table.integers, f"table/scales/{name}": table.scales}
         for name, product in self.products.items():
@@ -170,15 +166,12 @@ class QuantMap:
                 kind, part, weight = name.split("/", 2)
                 parts[kind].setdefault(weight, {})[part] = array
             return cls(
-                layers={name: _layer(found) for name, found in parts["layer"].items()},
-                tables={name: QuantTable(found["integers"], found["scales"]) for name, found in parts["table"].items()},
-                products={
-                    name: QuantProduct(*(_range(pair) for pair in found["ranges"]))
-                    for name, found in parts["product"].items()
-                },
-                left_float=notes["left_float"],
-                cpu_classes=tuple(notes["cpu_classes"]),
-                product_classes=tuple(notes["product_classes"]),
+                {name: _layer(**found) for name, found in parts["layer"].items()},
+                {name: QuantTable(**found) for name, found in parts["table"].items()},
+                {name: QuantProduct(*map(_range, found["ranges"])) for name, found in parts["product"].items()},
+                notes["left_float"],
+                tuple(notes["cpu_classes"]),
+                tuple(notes["product_classes"]),
             )
         except _UNREADABLE as error:
             raise UserError(f"This is not a saved QuantMap: {error}.", where=str(path)) from None
@@ -210,12 +203,5 @@ def _range(pair: NDArray[Any]) -> Range:
     return Range(float(pair[0]), float(pair[1]))
 
 
-def _layer(parts: Mapping[str, NDArray[Any]]) -> QuantLayer:
-    pair = parts.get("range")
-    return QuantLayer(
-        None if pair is None else _range(pair),
-        parts["integers"],
-        parts["scales"],
-        parts.get("smooth"),
-        parts.get("bias"),
-    )
+def _layer(range: NDArray[Any] | None = None, **parts: NDArray[Any]) -> QuantLayer:
+    return QuantLayer(None if range is None else _range(range), **parts)

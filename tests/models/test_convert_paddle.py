@@ -11,7 +11,7 @@ import pytest
 
 from paddle_checkpoints import LABELS, VOCABULARY, build_paddle, write_pickle
 from tersely.models.convert import convert_paddle
-from tersely.models.convert.safetensors_file import write_safetensors
+from tersely.models.convert.paddle import write_safetensors
 from tersely.models.folder import open_folder
 
 

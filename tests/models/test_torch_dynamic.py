@@ -24,9 +24,8 @@ import tersely
 from models import FAMILIES, build
 from tersely.errors import Failure, UserError
 from tersely.models.folder import open_folder
-from tersely.models.torch_dynamic import MANIFEST, is_dynamic
-from tersely.models.torch_dynamic.folder import WEIGHTS
-from tersely.models.torch_dynamic.linear import DynamicLinear
+from tersely.models.load import MANIFEST, is_dynamic
+from tersely.models.torch_dynamic import WEIGHTS, DynamicLinear
 from tersely.quantize.weights import quantize_weight
 from tersely.quantize.write_torch_dynamic import DynamicReport, write_dynamic
 
@@ -375,7 +374,7 @@ def test_public_name_stays_a_function():
 
 
 def test_base_install_says_what_to_install(source, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tersely.models.torch_dynamic.folder", None)
+    monkeypatch.setitem(sys.modules, "tersely.models.torch_dynamic", None)
     with pytest.raises(UserError, match=r"'torch' is not installed.*torch>="):
         tersely.load_model(source())
 

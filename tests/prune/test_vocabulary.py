@@ -15,8 +15,8 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from models import FAMILIES, SENTENCES, build
 from tersely.engines.torch import TorchEngine
+from tersely.models.families import longest
 from tersely.models.folder import NOTES, open_folder
-from tersely.models.positions import longest
 from tersely.models.torch_folder import load_module
 from tersely.prune.vocabulary import PrunedVocabulary, prune_vocabulary
 

@@ -18,8 +18,8 @@ from ..measure.benchmark import Contestant, alternate, full_batch
 from ..measure.check import record_name
 from ..measure.footprint import footprint
 from ..measure.score import Answers, Comparison, Score, answer, compare, score
+from ..models.families.family import longest
 from ..models.folder import read_config
-from ..models.positions import longest
 from ..runtime import Predictor
 from ..runtime.choose import Pair
 from ..strategy import DYNAMIC

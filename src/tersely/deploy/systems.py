@@ -14,9 +14,9 @@ from .. import artifact as artifacts
 from .. import engines, runtime
 from ..artifact import Artifact
 from ..errors import UserError, existing, nearest
+from ..models.families import longest
 from ..models.folder import make_task, open_folder, read_config
 from ..models.load import load_model
-from ..models.positions import longest
 from ..progress import SILENT, Progress
 from ..runtime import Predictor
 from ..tasks import Columns, Task, from_json, to_json

@@ -30,21 +30,21 @@ def allowed(largest: float) -> float:
     return max(1e-4, 1e-6 * largest)
 
 
-def expect_agreement(reference: Engine, proto: Any, where: str) -> None:
-    """Refuse a graph whose logits are not the reference's, on made-up batches; also those that are NaN.
+def expect_agreement(original: Engine, proto: Any, where: str) -> None:
+    """Refuse a graph whose logits are not those of the original, on made-up batches; also those that are NaN.
 
     Takes one load of the model.
     """
     batches = _made_up_batches(proto)
     names = [value.name for value in proto.graph.output]
-    before = _run(reference, batches, names, where)
+    before = _run(original, batches, names, where)
     with tempfile.TemporaryDirectory(prefix="tersely-") as folder:
         path = Path(folder) / "model.onnx"
         # Not ByteSize(), which writes everything once to measure it: 4 s for a base model.
         apart = sum(8 * math.prod(tensor.dims) for tensor in proto.graph.initializer) >= _LARGE
         onnx.save_model(proto, path, save_as_external_data=apart)
         try:
-            engine = load(REFERENCE, path, threads=reference.threads)
+            engine = load(REFERENCE, path, threads=original.threads)
         except UserError as error:
             raise Failure(f"The graph was read wrongly: {error.what}", where=where, hint=_REPORT) from error
         after = _run(engine, batches, names, where)

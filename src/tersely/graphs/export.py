@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import tempfile
 import warnings
@@ -21,6 +20,7 @@ from ..engines import REFERENCE, Batch, Engine, Outputs, load
 from ..engines.engine import INPUTS
 from ..engines.torch import TorchEngine, as_tuple, input_names, output_names
 from ..errors import Failure, UserError, nearest
+from ..models.carve import twin
 from ..models.torch_folder import load_module
 from .agree import allowed
 from .plain import clean
@@ -146,12 +146,9 @@ def _numbers(module: nn.Module) -> set[int]:
 def share(module: nn.Module) -> Any:
     """A second model over the same weights, in eval mode with eager attention: free to be changed, and no copy.
 
-    Weights that are not FP32 on the CPU are copied, for `Module.float()` would change them in place.
+    Only weights that are not FP32 on the CPU are copied.
     """
-    plain = _is_plain(module)
-    memo: dict[int, Any] = {id(tensor): tensor for tensor in _tensors(module)} if plain else {}
-    shared = copy.deepcopy(module, memo)
-    shared = shared if plain else shared.float().cpu()
+    shared = twin(module, lambda tensor: tensor.cpu().float() if tensor.is_floating_point() else tensor.cpu())
     if hasattr(shared, "set_attn_implementation"):
         shared.set_attn_implementation("eager")
     return shared.eval()
@@ -160,11 +157,8 @@ def share(module: nn.Module) -> Any:
 def _is_plain(module: nn.Module) -> bool:
     """Whether all weights are FP32 on the CPU, as a graph's are."""
     plain = {torch.float32, torch.int64, torch.bool}
-    return all(tensor.device.type == "cpu" and tensor.dtype in plain for tensor in _tensors(module))
-
-
-def _tensors(module: nn.Module) -> Iterator[torch.Tensor]:
-    return chain(module.parameters(), module.buffers())
+    tensors = chain(module.parameters(), module.buffers())
+    return all(tensor.device.type == "cpu" and tensor.dtype in plain for tensor in tensors)
 
 
 def trace(module: nn.Module, batch: Batch, inputs: Sequence[str], outputs: Sequence[str], input_dtype: str) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from .wiring import Names, drop_dead, drop_unread, initializers, opset_of, reads, refill, setting
+from .wiring import Names, drop_dead, drop_unread, initializers, input_name, opset_of, reads, refill, setting
 
 Wishes = list[int | None]
 """The axes along which only the first entry of a value is wanted; None: all of it is."""
@@ -112,7 +112,7 @@ def _handed_on(node: Any, axis: int, facts: _Facts) -> Wishes | None:
     ranks = [facts.rank(name) for name in node.input]
     if node.domain or min(ranks, default=-1) < 0:
         return None
-    op, rank, whole = node.op_type, max(ranks), [None] * (len(ranks) - 1)
+    op, rank, others = node.op_type, max(ranks), [None] * (len(ranks) - 1)
     own = setting(node, "axis", -1 if op in _NORMALIZING else 0) % max(ranks[0], 1)
     if op in _ELEMENTWISE:
         return [axis - rank + its if axis >= rank - its else None for its in ranks]
@@ -121,7 +121,7 @@ def _handed_on(node: Any, axis: int, facts: _Facts) -> Wishes | None:
     if op == "Gemm" and axis == 0 and not setting(node, "transA", 0):
         return [0, None, *(0 if its == 2 else None for its in ranks[2:])]
     if op in _NORMALIZING and axis < own and max(ranks[1:], default=0) < rank - axis:
-        return [axis, *whole]
+        return [axis, *others]
     if op == "Transpose":
         return [setting(node, "perm", list(range(rank))[::-1])[axis]]
     if op == "Concat" and axis != own:
@@ -130,9 +130,9 @@ def _handed_on(node: Any, axis: int, facts: _Facts) -> Wishes | None:
         source = _refit(node, axis, facts)[0]
         return None if source is None else [source, _UNREAD]
     if (op == "Split" and axis != own) or (op == "Slice" and axis not in facts.axes(node, 3, [axis])):
-        return [axis, *whole]
+        return [axis, *others]
     if op.startswith("Reduce") and axis < min(facts.axes(node, 1, [axis])):
-        return [axis, *whole]
+        return [axis, *others]
     if op == "Squeeze" and (gone := facts.axes(node, 1, [])):
         return [[kept for kept in range(rank) if kept not in gone][axis], None]
     return None
@@ -220,9 +220,9 @@ class _Facts:
 
     def axes(self, node: Any, position: int, unknown: list[int]) -> list[int]:
         """Those that an input or the attribute names, if they are constant."""
-        name = node.input[position] if position < len(node.input) else ""
-        given = self.constants.get(name) or setting(node, "axes", None) or unknown
-        return [axis % self.rank(node.input[0]) for axis in given]
+        name = input_name(node, position)
+        axes = self.constants.get(name) or setting(node, "axes", None) or unknown
+        return [axis % self.rank(node.input[0]) for axis in axes]
 
 
 def _facts(proto: Any) -> _Facts:
@@ -238,7 +238,7 @@ def _facts(proto: Any) -> _Facts:
     # Shapes that stay unknown for "batch" and "length" can be worked out for numbers, and what holds for two pairs of
     # them is no coincidence. They are small: a model may take no more than a few positions.
     found = [_sizes(proto, start, step) for start, step in ((3, 4), (5, 6))]
-    sizes = {name: [one[name] for one in found] for name in found[0].keys() & found[1]}
+    sizes = {name: [sizes[name] for sizes in found] for name in found[0].keys() & found[1]}
     return _Facts(sizes | {"": [()]}, constants, fixed)
 
 
@@ -248,11 +248,11 @@ def _sizes(proto: Any, start: int, step: int) -> dict[str, tuple[Any, ...]]:
     bare.graph.node.extend(proto.graph.node)
     bare.graph.input.extend(proto.graph.input)
     bare.graph.output.extend(onnx.ValueInfoProto(name=value.name) for value in proto.graph.output)
-    given = {value.name for value in proto.graph.input}
+    inputs = {value.name for value in proto.graph.input}
     for tensor in proto.graph.initializer:
         if prod(tensor.dims) <= _FEW:
             bare.graph.initializer.append(tensor)
-        elif tensor.name not in given:  # of weights the shape alone: inference copies what it gets
+        elif tensor.name not in inputs:  # of weights the shape alone: inference copies what it gets
             bare.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
     numbers: dict[str, int] = {}
     for value in bare.graph.input:

@@ -78,16 +78,13 @@ def find_products(proto: Any) -> list[Product]:
     softmaxes = [node for node in proto.graph.node if node.op_type == "Softmax"]
     scores = {node.output[0] for softmax in softmaxes for node in graph.matmuls_before(softmax)}
     context = {node.output[0] for softmax in softmaxes for node in graph.matmuls_after(softmax)}
-    found = []
-    for node in proto.graph.node:
-        if node.op_type == "MatMul" and not any(name in graph.tensors for name in node.input):
-            left, right = node.input
-            # The product of one attention could only lead to the Softmax of the next through a weighted matmul.
-            if node.output[0] in context:
-                found.append(Product(node.output[0], left, right, "context"))
-            elif node.output[0] in scores:
-                found.append(Product(node.output[0], left, right, "scores"))
-    return found
+    # The product of one attention could only lead to the Softmax of the next through a weighted matmul.
+    kinds: dict[str, Kind] = {**dict.fromkeys(scores, "scores"), **dict.fromkeys(context, "context")}
+    return [
+        Product(node.output[0], node.input[0], node.input[1], kinds[node.output[0]])
+        for node in proto.graph.node
+        if node.op_type == "MatMul" and node.output[0] in kinds and graph.tensors.keys().isdisjoint(node.input)
+    ]
 
 
 def find_tables(proto: Any, smallest: int = SMALLEST) -> list[EmbeddingTable]:

@@ -42,7 +42,7 @@ _LAYOUT = {"Transpose", "Cast", "Reshape", "Squeeze", "Unsqueeze"}
 
 
 def unfold(proto: Any, where: str = "") -> Any:
-    """Bring a graph to plain form: standard nodes, weights as initializers [in, out] with speaking names.
+    """Bring a graph to plain form: standard nodes, weights as initializers [in, out] under names that users know.
 
     Fused nodes are taken apart, constants lifted, transpositions of weights done beforehand; nodes that no float
     output needs are gone, and so are inner shapes. Operator set 17 or newer. What `find_layers` then finds is all that

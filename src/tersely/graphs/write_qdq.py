@@ -52,21 +52,18 @@ def _pair(rewrite: Rewrite, name: str, range_: Range | None, signed: bool) -> tu
     if signed:
         step, zero = range_.symmetric(), np.array(0, np.int8)
     codes, dequantized = rewrite.new(f"{name}.codes"), rewrite.new(f"{name}.dequantized")
-    scale = [
-        rewrite.constant(f"{codes}.step", np.array(step, np.float32)),
-        rewrite.constant(f"{codes}.zero", zero),
-    ]
+    scale = [rewrite.constant(f"{codes}.step", np.array(step, np.float32)), rewrite.constant(f"{codes}.zero", zero)]
     pair = [node("QuantizeLinear", [name, *scale], codes), node("DequantizeLinear", [codes, *scale], dequantized)]
     return dequantized, pair
 
 
 def _weight(rewrite: Rewrite, layer: LinearLayer, quantized: QuantLayer) -> str:
     scales = quantized.scales
-    whole = scales.size == 1
+    per_tensor = scales.size == 1
     read = [
         rewrite.constant(f"{layer.name}.int8", quantized.integers),
-        rewrite.constant(f"{layer.name}.scales", scales.reshape(()) if whole else scales),
-        rewrite.constant(f"{layer.name}.zeros", np.zeros(() if whole else scales.shape, np.int8)),
+        rewrite.constant(f"{layer.name}.scales", scales.reshape(()) if per_tensor else scales),
+        rewrite.constant(f"{layer.name}.zeros", np.zeros(() if per_tensor else scales.shape, np.int8)),
     ]
     name = rewrite.new(f"{layer.name}.dequantized")
     rewrite.after(layer.name, [node("DequantizeLinear", read, name, axis=1)])  # the axis of one scale is not read

@@ -15,7 +15,7 @@ from ..artifact import Provenance
 from ..errors import UserError, existing, missing_package, wrong_option
 from ..tasks import TASKS, Encoder, Task, facts_of, from_json, kinds, settings_of, task_of_class
 from ..tasks.options import TaskOptions
-from .positions import longest
+from .families import longest
 
 NOTES = "tersely_task.json"
 """What a model was trained and scored with; the defaults of whatever is done with it later."""
@@ -53,7 +53,7 @@ class ModelFolder:
 
     def load(self) -> Any:
         """The torch model, in FP32 and eval mode; one of its own at each call."""
-        from .carve.reopen import reopen
+        from .carve.model import reopen
         from .torch_folder import load_module
 
         return load_module(self.path) if self.template is None else reopen(self.template, self.path)
@@ -67,9 +67,8 @@ class ModelFolder:
 
 def open_folder(path: str | Path, options: TaskOptions | None = None) -> ModelFolder:
     """Read config, task and tokenizer of a fine-tuned model."""
-    options = options or TaskOptions()
     config = read_config(path)
-    task = read_task(path, config, options)
+    task = read_task(path, config, options or TaskOptions())
     encoder = read_encoder(path, config)
     return ModelFolder(Path(path), config, task, encoder, provenance=read_provenance(path, config))
 
@@ -109,12 +108,7 @@ def read_task(path: str | Path, config: Mapping[str, Any], options: TaskOptions)
 
 
 def make_task(
-    name: str,
-    settings: Mapping[str, Any],
-    options: TaskOptions,
-    config: Mapping[str, Any],
-    *,
-    where: str | None = None,
+    name: str, settings: Mapping[str, Any], options: TaskOptions, config: Mapping[str, Any], *, where: str | None = None
 ) -> Task:
     """Put a task together from settings and options; an option that the task does not have is refused."""
     for option in options.chosen():
@@ -123,9 +117,8 @@ def make_task(
     settings = dict(settings)
     asked, problem = kinds()[options.task] if options.task else (name, None)
     if asked != name:
-        raise UserError(
-            f"The model's head is for {name}, not for {options.task} (option '--task').", where=where, option="task"
-        )
+        what = f"The model's head is for {name}, not for {options.task} (option '--task')."
+        raise UserError(what, where=where, option="task")
     if problem and problem != settings.get("problem"):
         settings["problem"] = problem
         settings.pop("metric", None)  # that of another kind of answer
@@ -138,9 +131,8 @@ def make_task(
     except UserError as error:
         raise UserError(error.what, where=error.where or where, hint=error.hint, option=error.option) from None
     if limit and task.max_seq_length > limit:
-        raise wrong_option(
-            "max_seq_length", f"is {task.max_seq_length}, but the model has {limit} positions.", where=where
-        )
+        what = f"is {task.max_seq_length}, but the model has {limit} positions."
+        raise wrong_option("max_seq_length", what, where=where)
     return task
 
 
@@ -156,11 +148,8 @@ def read_encoder(path: str | Path, config: Mapping[str, Any]) -> Encoder:
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else config.get("pad_token_id")
     size = 1 + max(core.get_vocab(with_added_tokens=True).values(), default=-1)
     if size > int(config.get("vocab_size", size)):
-        raise UserError(
-            f"The tokenizer numbers its tokens up to {size - 1}, the model's table has {config['vocab_size']} rows: "
-            "they do not belong together.",
-            where=str(path),
-        )
+        what = f"The tokenizer numbers its tokens up to {size - 1}, the model's table has {config['vocab_size']} rows"
+        raise UserError(f"{what}: they do not belong together.", where=str(path))
     return Encoder(core, 0 if pad is None else int(pad))
 
 
@@ -209,7 +198,7 @@ def _card_metadata(place: Path) -> Mapping[str, Any]:
 
 def _texts(value: Any) -> tuple[str, ...]:
     """What a card has as one text or as a list of them."""
-    return tuple(one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str))
+    return tuple(text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str))
 
 
 def _text(value: Any) -> str | None:

@@ -7,7 +7,9 @@ from typing import Any
 
 from ..artifact import is_artifact
 from ..errors import UserError, existing, missing_package
-from .torch_dynamic import is_dynamic
+
+MANIFEST = "tersely_quantized.json"
+"""What a model with INT8 layers, written by `write_dynamic`, says of itself."""
 
 
 def load_model(folder: str | Path, model_class: Any = None) -> Any:
@@ -25,7 +27,7 @@ def load_model(folder: str | Path, model_class: Any = None) -> Any:
         what = "This is an artifact: it holds graphs for engines, not a torch model."
         raise UserError(what, where=str(folder), hint="Open it with tersely.runtime.load.")
     try:
-        from .torch_dynamic.folder import read_dynamic
+        from .torch_dynamic import read_dynamic
         from .torch_folder import load_module
     except ImportError:
         raise missing_package("torch", "loading a torch model", "compress") from None
@@ -34,3 +36,8 @@ def load_model(folder: str | Path, model_class: Any = None) -> Any:
     if model_class is not None:
         raise UserError("A model with INT8 layers names its class itself.", where=str(folder), hint="Leave it out.")
     return read_dynamic(folder)
+
+
+def is_dynamic(folder: str | Path) -> bool:
+    """Whether `write_dynamic` wrote this folder; imports no torch to tell."""
+    return (Path(folder) / MANIFEST).is_file()

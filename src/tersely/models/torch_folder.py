@@ -44,11 +44,9 @@ def load_module(folder: str | Path, *, head: str | None = None, kind: Any = None
             raise cannot_load("The model", folder, error) from error
     missing = sorted(report["missing_keys"])
     if missing and head is None:
-        raise UserError(
-            f"The weights lack '{missing[0]}'" + (f" and {len(missing) - 1} more." if len(missing) > 1 else "."),
-            where=str(folder),
-            hint="The folder does not hold the fine-tuned model that its config.json describes.",
-        )
+        what = f"The weights lack '{missing[0]}'" + (f" and {len(missing) - 1} more." if len(missing) > 1 else ".")
+        hint = "The folder does not hold the fine-tuned model that its config.json describes."
+        raise UserError(what, where=str(folder), hint=hint)
     check_finite(module, str(folder))
     return module.eval()
 
@@ -66,10 +64,8 @@ def check_finite(module: nn.Module, where: str | None = None) -> None:
     """Refuse a model with NaN or infinite weights, naming the first."""
     for name, parameter in module.named_parameters():
         if not bool(torch.isfinite(parameter).all()):
-            kind = "NaN" if bool(torch.isnan(parameter).any()) else "infinite values"
-            raise UserError(
-                f"The weight '{name}' holds {kind}.", where=where, hint="Training diverged; use an earlier checkpoint."
-            )
+            what = f"The weight '{name}' holds {'NaN' if bool(torch.isnan(parameter).any()) else 'infinite values'}."
+            raise UserError(what, where=where, hint="Training diverged; use an earlier checkpoint.")
 
 
 @contextmanager
@@ -99,9 +95,8 @@ def _checked_folder(folder: str | Path) -> Path:
     if not (folder / "config.json").is_file():
         raise UserError("The model folder has no config.json.", where=str(folder))
     if not any((folder / name).is_file() for name in _WEIGHTS):
-        raise UserError(
-            "The model folder has no weights.", where=str(folder), hint=f"Looked for {_WEIGHTS[0]} and {_WEIGHTS[2]}."
-        )
+        hint = f"Looked for {_WEIGHTS[0]} and {_WEIGHTS[2]}."
+        raise UserError("The model folder has no weights.", where=str(folder), hint=hint)
     return folder
 
 
@@ -113,11 +108,9 @@ def _head(config: Any, head: str | None, folder: Path) -> str:
     architecture = next(iter(config.architectures or ()), "none")
     found = next((name for name in heads() if architecture.endswith(f"For{name}")), None)
     if found is None:
-        raise UserError(
-            f"The model's architecture is '{architecture}', which has no head that is offered.",
-            where=str(folder / "config.json"),
-            hint=f"Fine-tune it first; heads: {', '.join(heads())}.",
-        )
+        what = f"The model's architecture is '{architecture}', which has no head that is offered."
+        hint = f"Fine-tune it first; heads: {', '.join(heads())}."
+        raise UserError(what, where=str(folder / "config.json"), hint=hint)
     return found
 
 

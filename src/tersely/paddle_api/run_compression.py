@@ -18,8 +18,8 @@ from ..compression.parents import Origin
 from ..compression.request import Request
 from ..compression.result import CompressionResult
 from ..errors import UserError, wrong_option
+from ..models.families.family import longest
 from ..models.folder import ModelFolder, read_provenance, read_task
-from ..models.positions import longest
 from ..processes import together
 from ..progress import Progress
 from ..strategy import STEPS

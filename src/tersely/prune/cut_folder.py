@@ -15,8 +15,8 @@ import transformers
 
 from .. import __version__, tasks
 from ..errors import UserError
+from ..models.families.family import SHIFTED
 from ..models.folder import NOTES, read_encoder
-from ..models.positions import SHIFTED
 from ..tasks import Task
 from .smaller_tokenizer import SmallerTokenizer
 

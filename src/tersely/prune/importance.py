@@ -17,8 +17,7 @@ from torch.nn import functional
 from ..engines.torch import as_tuple, input_names, output_names
 from ..errors import UserError
 from ..models.carve import Places, carve, locate, shape_of, twin
-from ..models.carve.places import HEADS, NEURONS, Cut
-from ..models.carve.shrink import tensors
+from ..models.carve.places import HEADS, NEURONS, Cut, tensors
 from ..models.families import Family, find
 from ..models.folder import ModelFolder
 from ..progress import SILENT, Progress

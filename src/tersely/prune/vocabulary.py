@@ -14,8 +14,8 @@ from tokenizers import Tokenizer
 
 from ..atomic import atomic_folder, check_destination
 from ..errors import UserError, wrong_option
+from ..models.families import longest
 from ..models.folder import ModelFolder
-from ..models.positions import longest
 from ..progress import SILENT, Progress
 from ..tasks import Encoder, Feature, Task
 from . import cut_folder

@@ -61,13 +61,7 @@ def observe(
 
 
 def watch(
-    proto: Any,
-    values: Axes,
-    features: Sequence[Feature],
-    pad_id: int,
-    *,
-    title: str,
-    progress: Progress = SILENT,
+    proto: Any, values: Axes, features: Sequence[Feature], pad_id: int, *, title: str, progress: Progress = SILENT
 ) -> Iterator[dict[str, Floats]]:
     """Each value's tokens [tokens, channels], batch by batch; constants only with the first.
 

@@ -127,12 +127,13 @@ def choose_smoothing(samples: Floats, weights: Sequence[Floats], alphas: Sequenc
     def error_of(smoothing: Smoothing) -> float:
         return error(smoothing.vector(low, high, weight_max))
 
-    errors = {one: error_of(one) for one in map(Smoothing, alphas)}
+    errors = {smoothing: error_of(smoothing) for smoothing in map(Smoothing, alphas)}
     best = min(errors, key=errors.__getitem__)
     if _is_lopsided(low, high):
         # With less room for the short side the best α is the same or larger.
         stronger = [alpha for alpha in alphas if alpha >= best.alpha]
-        errors |= {one: error_of(one) for one in (Smoothing(alpha, part) for alpha in stronger for part in BALANCES)}
+        more = (Smoothing(alpha, balance) for alpha in stronger for balance in BALANCES)
+        errors |= {smoothing: error_of(smoothing) for smoothing in more}
         best = min(errors, key=errors.__getitem__)
     return best if errors[best] <= (1 - _WORTH) * error(np.ones_like(low)) else None
 

@@ -212,16 +212,16 @@ class Distribution:
     def moments(self, points: Doubles) -> Doubles:
         """Sums [3, …] of 1, x and x² over the values x up to each point."""
         start, end = self.edges[:-1], self.edges[1:]
-        whole = np.zeros((3, len(self.counts) + 1))
+        below = np.zeros((3, len(self.counts) + 1))
         for order, mean in enumerate(_means(start, end)):
-            np.cumsum(self.counts * mean, out=whole[order, 1:])
+            np.cumsum(self.counts * mean, out=below[order, 1:])
         place = np.clip(np.searchsorted(self.edges, points, side="right") - 1, 0, len(self.counts) - 1)
         start, width = start[place], (end - start)[place]
         with np.errstate(divide="ignore", invalid="ignore"):
             part = np.where(width > 0, np.clip((points - start) / width, 0, 1), points >= start)
         count = self.counts[place] * part
         sums = np.stack([count * mean for mean in _means(start, start + part * width)])
-        return np.asarray(whole[:, place] + sums)
+        return np.asarray(below[:, place] + sums)
 
 
 def _means(start: Doubles, end: Doubles) -> tuple[Doubles, Doubles, Doubles]:

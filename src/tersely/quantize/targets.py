@@ -73,12 +73,11 @@ class Targets:
         for name, inputs in reads.items():
             varying = next(value for value in inputs if value not in constants)
             members.setdefault(joined[varying], {})[name] = tuple(dict.fromkeys(inputs))
-        return tuple(
-            Group(
-                values, tuple(dict.fromkeys(one for read in found.values() for one in read if one in constants)), found
-            )
-            for values, found in members.items()
-        )
+        groups = []
+        for together, found in members.items():
+            fixed = dict.fromkeys(value for read in found.values() for value in read if value in constants)
+            groups.append(Group(together, tuple(fixed), found))
+        return tuple(groups)
 
 
 def find_targets(proto: Any, *, skip_layers: Sequence[str] = (), attention: Sequence[Kind] = ()) -> Targets:

@@ -50,11 +50,7 @@ class QuantWeight:
 
 
 def quantize_weight(
-    weight: Floats,
-    kind: str = "channel_wise_abs_max",
-    *,
-    cpu_classes: str = "all",
-    moments: Floats | None = None,
+    weight: Floats, kind: str = "channel_wise_abs_max", *, cpu_classes: str = "all", moments: Floats | None = None
 ) -> QuantWeight:
     """Round a weight [in, out] to INT8; for `cpu_classes="all"` so that no pair of neighbours overflows on any CPU.
 
@@ -107,10 +103,7 @@ def dequantize(quantized: QuantWeight) -> Floats:
 
 
 def _check(weight: Floats, kind: str, cpu_classes: str, moments: Floats | None) -> None:
-    for option, got, known in (
-        ("weight_quantize_type", kind, KINDS),
-        ("cpu_classes", cpu_classes, CPU_CLASSES),
-    ):
+    for option, got, known in (("weight_quantize_type", kind, KINDS), ("cpu_classes", cpu_classes, CPU_CLASSES)):
         if got not in known:
             raise UserError(f"There is no '{option}' called '{got}'.", hint=nearest(got, known))
     if not np.isfinite(weight).all():

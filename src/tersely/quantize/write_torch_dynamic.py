@@ -19,9 +19,8 @@ from ..atomic import atomic_folder, check_destination
 from ..engines.torch import as_tuple, output_names
 from ..errors import Failure, UserError, existing, nearest
 from ..models.folder import NOTES, TOKENIZER_FILES, read_notes
-from ..models.torch_dynamic import MANIFEST
-from ..models.torch_dynamic.folder import WEIGHTS, DynamicManifest, read_dynamic
-from ..models.torch_dynamic.linear import DynamicLinear
+from ..models.load import MANIFEST
+from ..models.torch_dynamic import WEIGHTS, DynamicLinear, DynamicManifest, read_dynamic
 from ..models.torch_folder import load_module
 from .skip import fits
 from .targets import FEWEST_OUTPUTS
@@ -122,7 +121,7 @@ def _check_reloaded(module: nn.Module, folder: Path) -> None:
     names = output_names(module)
     try:
         with torch.inference_mode():
-            written, read = (as_tuple(one(**feed), names) for one in (module, read_dynamic(folder)))
+            written, read = (as_tuple(model(**feed), names) for model in (module, read_dynamic(folder)))
             same = all(torch.equal(before, after) for before, after in zip(written, read, strict=True))
     except (AttributeError, TypeError) as error:  # a family that reaches into its layers' weights
         hint = "Leave the layer that it names float, with skip_layers."

@@ -16,7 +16,7 @@ from ..artifact import Artifact
 from ..errors import UserError
 from ..measure.check import FILE as PROBE
 from ..measure.check import read_probe
-from ..models.positions import longest
+from ..models.families import longest
 from ..runtime import Predictor
 from ..runtime.predictor import local_folder
 from ..tasks import TASKS, Encoder, Task, facts_of

@@ -8,14 +8,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import torch
 import transformers
+from safetensors.torch import load_file
+from torch import nn
 
 from ...errors import UserError
 from ..families import find
+from .places import tensors
 from .shape import CONFIG_KEY, Shape
-from .shrink import shrink
+from .shrink import shrink, twin
 
 CODE = "modeling_tersely.py"
+WEIGHTS = "model.safetensors"
 
 
 def model_class(kind: Any, config: Any) -> Any:
@@ -47,7 +52,7 @@ def carved_class(kind: type) -> Any:
 
 def plain_class(kind: type) -> Any:
     """What `carved_class` was called with, of one of its classes or a subclass; another class itself."""
-    own = next((one for one in kind.__mro__ if one.__dict__.get("__init__") is _init), None)
+    own = next((base for base in kind.__mro__ if base.__dict__.get("__init__") is _init), None)
     return kind if own is None else own.__mro__[1]
 
 
@@ -84,6 +89,27 @@ def write_code(folder: str | Path, kind: type) -> None:
     config = json.loads(place.read_text(encoding="utf-8"))
     config["auto_map"] = {auto: f"{Path(CODE).stem}.{kind.__name__}"}
     place.write_text(json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def reopen(template: nn.Module, folder: Path) -> Any:
+    """A model like the template in eval mode: with its weights, or with those of the folder, as small as they are.
+
+    For classes that no folder can name: the live model is the mould.
+    """
+    model = twin(template, torch.clone).eval()
+    if not (folder / WEIGHTS).is_file():
+        return model
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if config.get(CONFIG_KEY) is not None:
+        shrink(model, find(model), Shape.from_json(config[CONFIG_KEY], where=str(folder)))
+    saved = load_file(folder / WEIGHTS)
+    named = tensors(model)
+    filled = {id(named[name]) for name in saved if name in named}  # a tensor that serves twice is saved once
+    lacking = [name for name in model.state_dict() if id(named[name]) not in filled]
+    if lacking:
+        raise UserError(f"The weights lack '{lacking[0]}'.", where=str(folder))
+    model.load_state_dict(saved, strict=False)
+    return model
 
 
 def _init(self: Any, config: Any, *inputs: Any, **settings: Any) -> None:

@@ -1,11 +1,13 @@
-"""Where a family's heads and neurons lie in the tensors of one model, found and checked."""
+"""Where a family's heads and neurons lie in one model's tensors, and which part of each a smaller model takes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
+import torch
 from torch import nn
 
 from ...errors import UserError
@@ -88,7 +90,7 @@ class _Block:
 
     def __init__(self, model: nn.Module, family: Family, number: int, name: str) -> None:
         self.model, self.family, self.number, self.name = model, family, number, name
-        self.size = int(attribute(model, f"{name}.{family.head_size}", family))
+        self.size = int(getattr(*owner_and_name(model, f"{name}.{family.head_size}", family)))
         width, self.neurons = (self.linear(path).in_features for path in (family.attention_out, family.ffn_out))
         self.heads = width // self.size
         if width != self.heads * self.size:
@@ -134,9 +136,8 @@ def _encoder(model: nn.Module, family: Family) -> tuple[str, Any]:
     ]
     if len(found) != 1:
         names = f" ({', '.join(repr(name) for name, _ in found)})" if found else ""
-        raise misfit(
-            f"{type(model).__name__} has {len(found) or 'no'} modules with a list '{family.layers}'{names}", family
-        )
+        what = f"{type(model).__name__} has {len(found) or 'no'} modules with a list '{family.layers}'{names}"
+        raise misfit(what, family)
     return found[0]
 
 
@@ -156,13 +157,13 @@ def _module(model: nn.Module, name: str, kind: type, family: Family) -> Any:
     return part
 
 
-def attribute(model: nn.Module, name: str, family: Family) -> Any:
-    """An attribute by its path."""
-    path, _, leaf = name.rpartition(".")
-    owner = find_module(model, path)
-    if owner is None or not hasattr(owner, leaf):
-        raise misfit(f"there is no attribute '{name}'", family)
-    return getattr(owner, leaf)
+def owner_and_name(model: nn.Module, path: str, family: Family) -> tuple[Any, str]:
+    """The module that has the attribute of this path, and the attribute's name there."""
+    parent, _, name = path.rpartition(".")
+    owner = find_module(model, parent)
+    if owner is None or not hasattr(owner, name):
+        raise misfit(f"there is no attribute '{path}'", family)
+    return owner, name
 
 
 def find_module(model: nn.Module, name: str) -> Any:
@@ -181,3 +182,68 @@ def misfit(what: str, family: Family) -> UserError:
 
 def _join(*names: str) -> str:
     return ".".join(name for name in names if name)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Ranges of rows (`dim` 0) or columns (1) of a tensor of the full model; without ranges, all of it."""
+
+    source: str
+    dim: int = 0
+    ranges: tuple[tuple[int, int], ...] = ()
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A view where there is one range or none; several (stacked layers) are put together in a new tensor.
+
+        >>> Slice("w", 0, ((0, 1), (2, 3))).of(torch.arange(4))
+        tensor([0, 2])
+        """
+        parts = [tensor.narrow(self.dim, start, end - start) for start, end in self.ranges]
+        return torch.cat(parts, self.dim) if len(parts) > 1 else parts[0] if parts else tensor
+
+
+def slices(model: nn.Module, places: Places, shape: Shape) -> dict[str, Slice]:
+    """By the names that tensors have in the smaller model, parameters and buffers alike, those of no layer too."""
+    _check_shape(places, shape)
+    cuts = {cut.tensor: cut for cut in places.cuts}
+    kept = (0,) if places.family.layers_share_weights else shape.layers
+    new_numbers = {old: new for new, old in enumerate(kept)}
+    found = {}
+    for name in tensors(model):
+        if not name.startswith(f"{places.layers}."):
+            found[name] = _slice(name, cuts.get(name), shape)
+            continue
+        number, _, rest = name.removeprefix(f"{places.layers}.").partition(".")
+        if int(number) in new_numbers:
+            new = new_numbers[int(number)]
+            found[f"{places.layers}.{new}.{rest}"] = _slice(name, cuts.get(name), shape, new)
+    return found
+
+
+def _check_shape(places: Places, shape: Shape) -> None:
+    """Refuse a shape that is no part of the model's own."""
+    full, family = places.full, places.family
+    if shape.layers[-1] >= len(full.layers):
+        raise UserError(f"The shape names layer {shape.layers[-1]}; the model has {len(full.layers)}.")
+    for unit, sizes, most in ((HEADS, shape.heads, full.heads), (NEURONS, shape.ffn, full.ffn)):
+        for new, old in enumerate(shape.layers):
+            if sizes[new] > most[old]:
+                raise UserError(f"The shape has {sizes[new]} {unit} in layer {old}; the model has {most[old]}.")
+    if family.heads_are_shared and len(set(shape.heads)) > 1:
+        raise UserError(f"All layers of '{family.model_type}' must keep the same number of heads. Got {shape.heads}.")
+    if family.layers_share_weights and len(set(shape.ffn)) > 1:
+        raise UserError(f"All layers of '{family.model_type}' share one FFN. Got the sizes {shape.ffn}.")
+
+
+def tensors(model: nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters and buffers by name; those that serve twice under each."""
+    named = chain(model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False))
+    return dict(named)
+
+
+def _slice(name: str, cut: Cut | None, shape: Shape, block: int = 0) -> Slice:
+    kept = 0 if cut is None else (shape.heads if cut.unit == HEADS else shape.ffn)[block]
+    if cut is None or kept == cut.count:
+        return Slice(name)
+    run = cut.count * cut.size
+    return Slice(name, cut.dim, tuple((i * run, i * run + kept * cut.size) for i in range(cut.times)))

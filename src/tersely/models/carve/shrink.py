@@ -11,9 +11,8 @@ import torch
 from torch import nn
 
 from ..families import Family
-from .places import Places, attribute, locate
+from .places import Places, locate, owner_and_name, slices, tensors
 from .shape import CONFIG_KEY, Shape
-from .slices import slices
 
 
 def carve(model: nn.Module, family: Family, shape: Shape) -> Any:
@@ -22,14 +21,14 @@ def carve(model: nn.Module, family: Family, shape: Shape) -> Any:
     The model given stays as it is. Takes the time of copying the weights that are kept.
     """
     places = locate(model, family)
-    pieces = slices(model, places, shape)
+    parts = slices(model, places, shape)
     smaller = skeleton(model, family, shape)
     full, empty = tensors(model), tensors(smaller)
     made: dict[int, torch.Tensor] = {}  # a tensor that serves twice stays one
-    for name, piece in pieces.items():
+    for name, part in parts.items():
         old = empty[name]
         if id(old) not in made:
-            new = piece.of(full[piece.source].detach()).clone(memory_format=torch.contiguous_format)
+            new = part.of(full[part.source].detach()).clone(memory_format=torch.contiguous_format)
             made[id(old)] = nn.Parameter(new, old.requires_grad) if isinstance(old, nn.Parameter) else new
         put(smaller, name, made[id(old)])
     return smaller
@@ -43,12 +42,12 @@ def skeleton(model: nn.Module, family: Family, shape: Shape) -> Any:
 def shrink(model: Any, family: Family, shape: Shape) -> Any:
     """Make a model smaller in place, and note the shape in its config. Gives the model back."""
     places = locate(model, family)
-    pieces, full = slices(model, places, shape), tensors(model)
+    parts, full = slices(model, places, shape), tensors(model)
     _drop_layers(model, places, shape)
-    for name, piece in pieces.items():
-        if piece.ranges:
-            source = full[piece.source]
-            put(model, name, nn.Parameter(piece.of(source.detach()).clone(), source.requires_grad))
+    for name, part in parts.items():
+        if part.ranges:
+            source = full[part.source]
+            put(model, name, nn.Parameter(part.of(source.detach()).clone(), source.requires_grad))
     _set_counts(model, places, shape)
     if places.config is not None:
         setattr(getattr(model, "config", places.config), CONFIG_KEY, shape.standing_alone.to_json())
@@ -66,12 +65,6 @@ def twin(model: nn.Module, convert: Callable[[torch.Tensor], torch.Tensor]) -> A
     if "_original_forward" in vars(copied):  # a Trainer's mixed precision, which accelerate leaves on what it trained
         del copied.forward, copied._original_forward
     return copied
-
-
-def tensors(model: nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters and buffers by name; those that serve twice under each."""
-    named = chain(model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False))
-    return dict(named)
 
 
 def put(model: nn.Module, name: str, tensor: torch.Tensor) -> None:
@@ -106,9 +99,7 @@ def _set_counts(model: nn.Module, places: Places, shape: Shape) -> None:
     blocks = 1 if family.layers_share_weights else len(shape.layers)
     for block in range(blocks):
         layer, heads = f"{places.layers}.{block}", shape.heads[block]
-        size = int(attribute(model, f"{layer}.{family.head_size}", family))
+        size = int(getattr(*owner_and_name(model, f"{layer}.{family.head_size}", family)))
         for paths, value in ((family.head_count, heads), (family.head_width, heads * size)):
             for path in paths:
-                attribute(model, f"{layer}.{path}", family)
-                owner, _, leaf = f"{layer}.{path}".rpartition(".")
-                setattr(model.get_submodule(owner), leaf, value)
+                setattr(*owner_and_name(model, f"{layer}.{path}", family), value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,13 @@ import numpy as np
 
 from ... import __version__
 from ...atomic import atomic_folder, check_destination
+from ...quant_map import Floats
+from ..families import longest
 from ..folder import NOTES
-from ..positions import longest
-from .checkpoint import read_checkpoint
+from .checkpoint import Sizes, read_checkpoint, read_sizes
 from .config import make_config
 from .parameters import Mapped, map_parameters
 from .pdparams import Arrays, read_pdparams
-from .safetensors_file import Float32, write_safetensors
-from .sizes import Sizes, read_sizes
 from .tokenizer import make_tokenizer
 
 
@@ -67,9 +66,9 @@ def convert_paddle(folder: str | Path, output_dir: str | Path, *, overwrite: boo
 
 def _write_weights(place: Path, mapped: Mapped, arrays: Arrays, sizes: Sizes) -> int:
     """Write all tensors; give the count of their numbers."""
-    by_name = {one.name: one for one in mapped.parameters}
-    shapes = {name: one.shape[::-1] if one.transposed else one.shape for name, one in by_name.items()}
-    added: dict[str, Float32] = {}
+    by_name = {parameter.name: parameter for parameter in mapped.parameters}
+    shapes = {name: held.shape[::-1] if held.transposed else held.shape for name, held in by_name.items()}
+    added: dict[str, Floats] = {}
     if not sizes.type_vocab_size:
         # transformers' ERNIE always adds a token type: a table of zeros adds nothing.
         words = next(name for name in by_name if name.endswith("word_embeddings.weight"))
@@ -82,3 +81,31 @@ def _write_weights(place: Path, mapped: Mapped, arrays: Arrays, sizes: Sizes) ->
 
 def _json(content: Mapping[str, Any]) -> bytes:
     return (json.dumps(content, ensure_ascii=False, indent=2) + "\n").encode("utf-8")
+
+
+def write_safetensors(path: str | Path, shapes: Mapping[str, tuple[int, ...]], give: Callable[[str], Floats]) -> None:
+    """Write one float32 tensor per name; `give` is asked for one after the other, so that no two need be in memory.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     place = Path(folder) / "model.safetensors"
+    ...     write_safetensors(place, {"bias": (3,)}, lambda name: np.zeros(3, np.float32))
+    ...     place.stat().st_size % 8
+    4
+    """
+    names = sorted(shapes)
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    start = 0
+    for name in names:
+        end = start + 4 * int(np.prod(shapes[name], dtype=np.int64))
+        header[name] = {"dtype": "F32", "shape": list(shapes[name]), "data_offsets": [start, end]}
+        start = end
+    text = json.dumps(header, separators=(",", ":")).encode("utf-8")
+    text += b" " * (-len(text) % 8)  # the format asks for aligned numbers
+    with Path(path).open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in names:
+            tensor = np.ascontiguousarray(give(name), dtype="<f4")
+            if tensor.shape != shapes[name]:
+                raise ValueError(f"{name} has the shape {tensor.shape}, {shapes[name]} was announced")
+            file.write(tensor.data)

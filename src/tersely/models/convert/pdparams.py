@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +40,9 @@ def read_pdparams(path: str | Path) -> Arrays:
         with path.open("rb") as file:
             content = _Reader(file, encoding="latin1").load()
     except _Refused as refused:
-        raise UserError(
-            f"The checkpoint names '{refused}', which is no array of numbers; it was not executed.",
-            where=str(path),
-            hint="Use a file from a source that you trust, written by paddle.save(model.state_dict(), …).",
-        ) from None
+        what = f"The checkpoint names '{refused}', which is no array of numbers; it was not executed."
+        hint = "Use a file from a source that you trust, written by paddle.save(model.state_dict(), …)."
+        raise UserError(what, where=str(path), hint=hint) from None
     except Exception as error:  # whatever broken bytes make pickle and NumPy raise
         reason = f"{type(error).__name__}: {error}".rstrip(".: ")
         hint = "It may be cut short: copy it anew."
@@ -93,65 +91,44 @@ class _Kind:
         return np.dtype(self.order + self.name)
 
 
-class _MakeArray:
-    """For `_reconstruct(ndarray, (0,), b"b")`."""
+class _StandIn:
+    """Stands in for a function. A file can call it, and leave nothing behind in it."""
 
-    __slots__ = ()
+    __slots__ = ("_make",)
 
-    def __call__(self, *_: Any) -> _Array:
-        return _Array()
+    def __init__(self, make: Callable[..., Any]) -> None:
+        self._make = make
 
+    def __call__(self, *arguments: Any) -> Any:
+        return self._make(*arguments)
 
-class _MakeKind:
-    """For `dtype("f4", False, True)`."""
-
-    __slots__ = ()
-
-    def __call__(self, name: str, *_: Any) -> _Kind:
-        return _Kind(name)
+    def __setstate__(self, state: Any) -> None:
+        raise ValueError("a function has no state")
 
 
-class _MakeTuple:
+def _tuple(items: tuple[Any, ...]) -> tuple[Any, ...]:
     """For `tuple((name, array))`, which is how Paddle writes a tensor."""
-
-    __slots__ = ()
-
-    def __call__(self, items: tuple[Any, ...]) -> tuple[Any, ...]:
-        if not isinstance(items, tuple):
-            raise ValueError("a tensor must be a tuple of its name and its array")
-        return items
+    if not isinstance(items, tuple):
+        raise ValueError("a tensor must be a tuple of its name and its array")
+    return items
 
 
-class _MakeDict:
-    """For `OrderedDict()`."""
-
-    __slots__ = ()
-
-    def __call__(self) -> dict[str, Any]:
-        return {}
-
-
-class _MakeBytes:
+def _bytes(text: str, encoding: str) -> bytes:
     """For `_codecs.encode(text, "latin1")`, which is how protocol 2 writes bytes."""
-
-    __slots__ = ()
-
-    def __call__(self, text: str, encoding: str) -> bytes:
-        if not isinstance(text, str) or encoding != "latin1":
-            raise ValueError("bytes must be written in latin1")
-        return text.encode("latin1")
+    if not isinstance(text, str) or encoding != "latin1":
+        raise ValueError("bytes must be written in latin1")
+    return text.encode("latin1")
 
 
-# Objects without attributes that could be set, so that a file cannot leave anything behind in them.
 _STAND_INS: Mapping[str, object] = {
     "numpy.ndarray": "ndarray",  # only ever an argument of the next two
-    "numpy.core.multiarray._reconstruct": _MakeArray(),
-    "numpy._core.multiarray._reconstruct": _MakeArray(),
-    "numpy.dtype": _MakeKind(),
-    "builtins.tuple": _MakeTuple(),
-    "__builtin__.tuple": _MakeTuple(),
-    "collections.OrderedDict": _MakeDict(),
-    "_codecs.encode": _MakeBytes(),
+    "numpy.core.multiarray._reconstruct": _StandIn(lambda *_: _Array()),  # (ndarray, (0,), b"b")
+    "numpy._core.multiarray._reconstruct": _StandIn(lambda *_: _Array()),
+    "numpy.dtype": _StandIn(lambda name, *_: _Kind(name)),  # ("f4", False, True)
+    "builtins.tuple": _StandIn(_tuple),
+    "__builtin__.tuple": _StandIn(_tuple),
+    "collections.OrderedDict": _StandIn(dict),
+    "_codecs.encode": _StandIn(_bytes),
 }
 
 
@@ -180,9 +157,9 @@ def _arrays(content: Any, where: str) -> Arrays:
             raise UserError(what, where=where, hint=hint)
         arrays[name] = value.value
     try:
-        for name, whole in slices.items():
-            parts = [arrays.pop(part) for part in whole["slices"]]
-            arrays[name] = np.concatenate(parts).reshape(whole["OriginShape"])
+        for name, sliced in slices.items():
+            parts = [arrays.pop(part) for part in sliced["slices"]]
+            arrays[name] = np.concatenate(parts).reshape(sliced["OriginShape"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         what = f"The checkpoint's slices do not fit together ({type(error).__name__}: {error})."
         raise UserError(what, where=where, hint="Copy it anew.") from None

@@ -43,11 +43,9 @@ def make_tokenizer(checkpoint: Checkpoint, vocab_size: int, max_length: int) -> 
     contents = {kind: (folder / kind).read_bytes()}
     tokens = _wordpieces(folder / kind) if kind == "vocab.txt" else _byte_level(folder, contents)
     if (last := max(tokens.values(), default=-1)) >= vocab_size:
-        raise UserError(
-            f"The vocabulary numbers its tokens up to {last}, the model's table has {vocab_size} rows.",
-            where=str(folder / kind),
-            hint="They do not belong together: copy the vocabulary that the model was trained with.",
-        )
+        what = f"The vocabulary numbers its tokens up to {last}, the model's table has {vocab_size} rows."
+        hint = "They do not belong together: copy the vocabulary that the model was trained with."
+        raise UserError(what, where=str(folder / kind), hint=hint)
     ours: dict[str, Any] = {"tokenizer_class": "BertTokenizer" if kind == "vocab.txt" else "RobertaTokenizer"}
     if kind == "vocab.txt":
         ours["do_lower_case"] = True  # PaddleNLP's default

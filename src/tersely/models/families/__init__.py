@@ -20,13 +20,13 @@ from .deberta_v2 import DEBERTA_V2
 from .distilbert import DISTILBERT
 from .electra import ELECTRA
 from .ernie import ERNIE
-from .family import Family, Stacked
+from .family import SHIFTED, Family, Stacked, longest
 from .modernbert import MODERNBERT
 from .mpnet import MPNET
 from .roberta import ROBERTA
 from .xlm_roberta import XLM_ROBERTA
 
-__all__ = ["FAMILIES", "Family", "Stacked", "find", "register"]
+__all__ = ["FAMILIES", "SHIFTED", "Family", "Stacked", "find", "longest", "register"]
 
 FAMILIES = {
     family.model_type: family
@@ -69,6 +69,6 @@ def _model_type(model: Any) -> str | None:
         inner = [getattr(getattr(part, "config", None), "model_type", None) for part in model.modules()]
         # A config of the user's own in a class of transformers: the class says what is built.
         inner += [getattr(getattr(part, "config_class", None), "model_type", None) for part in model.modules()]
-        known = (one for one in inner if one in FAMILIES)
-        kind = next(known, kind or next((one for one in inner if one is not None), None))
+        known = (name for name in inner if name in FAMILIES)
+        kind = next(known, kind or next((name for name in inner if name is not None), None))
     return kind

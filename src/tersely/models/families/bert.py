@@ -1,7 +1,5 @@
 """BERT, and those whose layers are built and named like BERT's (RoBERTa, XLM-R, ERNIE, ELECTRA, CamemBERT)."""
 
-from __future__ import annotations
-
 from .family import Family
 
 BERT = Family(

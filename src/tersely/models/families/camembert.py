@@ -1,7 +1,5 @@
 """CamemBERT: BERT's layers, other embeddings."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from .bert import BERT

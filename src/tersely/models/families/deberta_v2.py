@@ -3,8 +3,6 @@
 The convolution that some have beside the first layer works on the hidden size and stays as it is.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from .bert import BERT

@@ -1,7 +1,5 @@
 """DistilBERT."""
 
-from __future__ import annotations
-
 from .family import Family
 
 DISTILBERT = Family(

@@ -1,7 +1,5 @@
 """ELECTRA: BERT's layers; a projection behind the (narrower) embeddings, which stays as it is."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from .bert import BERT

@@ -1,7 +1,5 @@
 """ERNIE: BERT's layers, other embeddings."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from .bert import BERT

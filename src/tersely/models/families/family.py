@@ -1,10 +1,13 @@
-"""The description of a model family: where heads and neurons lie in a model. Plain names; no torch."""
+"""The description of a model family: where heads and neurons lie in a model, how long a text it reads. No torch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+SHIFTED = {"roberta", "xlm-roberta", "camembert", "mpnet"}
+"""Families whose positions start behind the padding id, so that the table holds two rows less than it seems."""
 
 
 @dataclass(frozen=True)
@@ -67,3 +70,16 @@ class Family:
     def heads_are_shared(self) -> bool:
         """Whether all layers must keep the same heads."""
         return bool(self.head_tables) or self.layers_share_weights
+
+
+def longest(config: Mapping[str, Any]) -> int | None:
+    """How many tokens the model's position table has room for; None where it has no table.
+
+    >>> longest({"model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1})
+    512
+    """
+    positions = config.get("max_position_embeddings")
+    if positions is None:
+        return None
+    shift = int(config.get("pad_token_id") or 0) + 1 if config["model_type"] in SHIFTED else 0
+    return int(positions) - shift

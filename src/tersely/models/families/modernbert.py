@@ -1,7 +1,5 @@
 """ModernBERT: query, key and value in one layer; a gated feed-forward network whose two branches are one layer too."""
 
-from __future__ import annotations
-
 from .family import Family, Stacked
 
 MODERNBERT = Family(

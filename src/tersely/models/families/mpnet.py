@@ -1,7 +1,5 @@
 """MPNet: one table of relative positions, a column per head, is added to the scores of every layer."""
 
-from __future__ import annotations
-
 from .family import Family
 
 MPNET = Family(

@@ -23,7 +23,7 @@ class KL:
     """T = the clip point of least KL(P‖Q), of the upper half of 2048 bins over [0, max |x|].
 
     P is the histogram up to the clip point with all that is clipped on its last bin. Q is the same histogram, nothing
-    added, merged into 127 levels of equal width and spread again over the bins that hold values. (The reference gives
+    added, merged into 127 levels of equal width and spread again over the bins that hold values. (PaddleNLP gives
     the last level up to 134 bins where others have 8, and T half a bin too much.) 1 to 3 ms per tensor.
     """
 

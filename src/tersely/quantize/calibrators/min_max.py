@@ -13,7 +13,7 @@ class MinMax:
     """The range [min, max], with 0 inside.
 
     As a threshold that is max |x|: ranges here follow the values on either side whichever the calibrator, so `abs_max`
-    gives the same one. The reference's `min_max` records the range and quantizes nothing.
+    gives the same one. PaddleNLP's `min_max` records the range and quantizes nothing.
     """
 
     name: ClassVar[str] = "min_max"

@@ -15,7 +15,7 @@ from .calibrator import Floats, between, least_error, sums_between
 class Mse:
     """T = the share of max |x|, 0.30 to 1.00, of least squared error in 8 bits over all samples together.
 
-    (The reference keeps the threshold of whichever batch was easiest.)
+    (PaddleNLP keeps the threshold of whichever batch was easiest.)
     """
 
     name: ClassVar[str] = "mse"
