@@ -30,7 +30,7 @@ from ..training.isolated import isolated
 from ..training.loss_settings import Criterion
 from ..training.teacher import open_teacher
 from .candidate import link
-from .parents import Parent, Run, open_made
+from .parents import Parent, Run, open_made, options_for
 
 VOCABULARY = "vocabulary"
 """Folder of a model that only lost tokens, under torch/."""
@@ -213,37 +213,20 @@ class _Maker:
 
 def _prune_settings(options: CompressOptions, criterion: Criterion | None = None) -> PruneSettings:
     """The options of `dynabert` as it takes them; the criterion counts where labels do."""
-    teacher = options.teacher_model_name_or_path
-    return PruneSettings(
-        width_mult_list=options.width_mult_list,
-        depth_mult_list=options.depth_mult_list,
-        **options.losses(DYNABERT),
-        importance=options.importance,
-        importance_rows=options.importance_rows,
-        teacher=None if teacher is None else Path(teacher),
-        criterion=criterion if options.learns_from_labels(DYNABERT) else None,
-    )
+    named = options.teacher_model_name_or_path
+    chosen = options_for(PruneSettings, options) | options.losses(DYNABERT)
+    learnt = criterion if options.learns_from_labels(DYNABERT) else None
+    return PruneSettings(**chosen, teacher=None if named is None else Path(named), criterion=learnt)
 
 
 def _qat_settings(
-    options: CompressOptions,
-    plan: Plan,
-    teacher: Path | ModelFolder | None = None,
-    criterion: Criterion | None = None,
+    options: CompressOptions, plan: Plan, teacher: Path | ModelFolder | None, criterion: Criterion | None = None
 ) -> QatSettings:
     """The options of `qat` as it takes them; the criterion counts where labels do."""
-    return QatSettings(
-        weight_quantize_type=options.weight_quantize_type,
-        activation_quantize_type=options.activation_type(plan),
-        moving_rate=options.moving_rate,
-        use_pact=options.use_pact,
-        cpu_classes=options.cpu_classes,
-        algo_list=options.algo_list,
-        smooth=options.smooth,
-        **options.losses(QAT),
-        teacher=teacher,
-        criterion=criterion if options.learns_from_labels(QAT) else None,
-    )
+    chosen = options_for(QatSettings, options) | options.losses(QAT)
+    chosen["activation_quantize_type"] = options.activation_type(plan)
+    learnt = criterion if options.learns_from_labels(QAT) else None
+    return QatSettings(**chosen, teacher=teacher, criterion=learnt)
 
 
 def _check_temperature(folder: ModelFolder, options: CompressOptions) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,12 @@ class Run:
     progress: Progress = SILENT
     training: Mapping[str, Any] = field(default_factory=dict)
     criterion: Criterion | None = None
+
+
+def options_for(kind: Any, options: CompressOptions) -> dict[str, Any]:
+    """The options that a step's settings, a dataclass, have under the same names."""
+    names = {option.name for option in fields(options)}
+    return {field.name: getattr(options, field.name) for field in fields(kind) if field.name in names}
 
 
 @dataclass(frozen=True)
