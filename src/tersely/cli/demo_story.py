@@ -153,11 +153,12 @@ def _export(model: Path, dev: Path, output: Path, progress: Progress) -> None:
 
 def _compress(model: Path, train: Path, dev: Path, output: Path, progress: Progress) -> None:
     from ..compression.divide import Data
+    from ..compression.request import Request
     from ..compression.story import compress
     from ..options.compress import CompressOptions
 
     options = CompressOptions(strategy=("ptq+embeddings",), seed=SEED)
-    compress(model, output, Data(read(train), read(dev)), options, progress=progress)
+    compress(Request(model, output, Data(read(train), read(dev)), options), progress)
 
 
 def _size(folder: Path) -> int:

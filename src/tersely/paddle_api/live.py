@@ -14,6 +14,7 @@ from ..artifact import Provenance
 from ..compression import story
 from ..compression.divide import Data
 from ..compression.parents import Origin
+from ..compression.request import Request
 from ..compression.result import CompressionResult
 from ..errors import wrong_option
 from ..models.folder import ModelFolder, read_provenance, read_task
@@ -23,8 +24,7 @@ from ..progress import Progress
 from ..tasks import Own, Task, facts_of
 from ..tasks.options import TaskOptions
 from ..tasks.sequence_classification import MULTI
-from .arguments import CompressionArguments
-from .asked import Asked, asked
+from .arguments import CompressionArguments, request_of
 from .criterion import LiveCriterion
 from .live_checks import check_own, check_parts
 from .live_model import LiveModel, describe, encoder_of, forward_names, head_of, pad_id_of, vocabulary, write_folder
@@ -42,7 +42,7 @@ def compress_live(
     parts: Parts, arguments: CompressionArguments, *, overwrite: bool, progress: Progress
 ) -> CompressionResult:
     """Check, describe the model, and tell the story; what it makes is in the arguments' `output_dir`."""
-    run = asked(arguments)
+    run = request_of(arguments)
     check_parts(parts, run)
     labels = _labels(parts)
     names = _names(parts, labels)
@@ -68,21 +68,17 @@ def compress_live(
         train = rows.get("train_dataset") or (None if scored else rows.get("eval_dataset"))
         criterion = _criterion(parts, labels, live)
 
-        def tell() -> CompressionResult:
-            return story.compress(
-                Origin(place.name, folder),
-                arguments.output_dir,
-                Data(train, evaluation),
-                run.options,
-                training=run.training,
-                given=run.given,
-                overwrite=overwrite or run.overwrite,
-                progress=progress,
-                criterion=criterion,
-            )
+        run = replace(
+            run,
+            model=Origin(place.name, folder),
+            data=Data(train, evaluation),
+            task_options=TaskOptions(),  # they are in the folder's task already
+            overwrite=overwrite or run.overwrite,
+            criterion=criterion,
+        )
 
         # Functions, datasets and the model are each process's own.
-        return together(tell, (folder, task, encoder, live.template, criterion))
+        return together(lambda: story.compress(run, progress), (folder, task, encoder, live.template, criterion))
 
 
 def _provenance(model: Any, place: Path, config: Mapping[str, Any]) -> Provenance:
@@ -134,7 +130,7 @@ def _problem(live: LiveModel, batch: Any) -> str | None:
 
 
 def _shipped(
-    live: LiveModel, place: Path, config: Any, run: Asked, parts: Parts, first: LiveData | None, form: Form
+    live: LiveModel, place: Path, config: Any, run: Request, parts: Parts, first: LiveData | None, form: Form
 ) -> Task:
     """The task that an artifact is for. Rows that are longer than its usual length raise that."""
     options = run.task_options

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from ..compression.request import Request
 from ..errors import UserError, wrong_option
 from ..strategy import STEPS, Plan
-from .asked import Asked
 from .live_model import LiveModel
 from .parts import Parts
 
 
-def check_parts(parts: Parts, run: Asked) -> None:
+def check_parts(parts: Parts, run: Request) -> None:
     """Refuse what a live model or its rows cannot have, before anything is read."""
     if run.options.input_infer_model_path is not None:
         what = "is for a bare graph, not for the trainer's model."
@@ -33,7 +33,7 @@ def _check_rows(plan: Plan, parts: Parts) -> None:
         raise UserError(f"The strategy '{plan.name}' needs an eval_dataset.", hint=hint)
 
 
-def check_own(live: LiveModel, scored: bool, parts: Parts, run: Asked) -> None:
+def check_own(live: LiveModel, scored: bool, parts: Parts, run: Request) -> None:
     """Refuse to train a model of the user's own without a score, or without a loss where labels count."""
     options = run.options
     for plan in options.plans():

@@ -180,11 +180,11 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         return dict(zip(names, batch, strict=False))
 
     def _primary(self, arguments: CompressionArguments) -> str | None:
-        named = arguments.metric_for_best_model if "metric_for_best_model" in arguments.given else arguments.metric
+        named = arguments.metric_for_best_model if "metric_for_best_model" in arguments.set_fields else arguments.metric
         return None if named is None else str(named).removeprefix("eval_")
 
     def _greater(self, asked: bool | None, arguments: CompressionArguments, by_function: bool) -> bool:
-        if asked is None and "greater_is_better" in arguments.given:
+        if asked is None and "greater_is_better" in arguments.set_fields:
             asked = arguments.greater_is_better
         if asked is not None:
             if not by_function and self.compute_metrics is None:
