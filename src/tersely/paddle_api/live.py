@@ -13,7 +13,6 @@ import numpy as np
 from ..artifact import Provenance
 from ..compression import story
 from ..compression.divide import Data
-from ..compression.parents import Origin
 from ..compression.request import Request
 from ..compression.result import CompressionResult
 from ..errors import wrong_option
@@ -70,7 +69,7 @@ def compress_live(
 
         run = replace(
             run,
-            model=Origin(place.name, folder),
+            model=folder,
             data=Data(train, evaluation),
             task_options=TaskOptions(),  # they are in the folder's task already
             overwrite=overwrite or run.overwrite,
