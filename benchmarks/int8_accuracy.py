@@ -95,7 +95,7 @@ class Bench:
     def variant(self, changed: dict[str, Any]) -> Iterator[tuple[str, Line]]:
         """Score every candidate that these options give, by the options that give it alone."""
         options = CompressOptions(**{"strategy": ("ptq",), "algo_list": ("mse",), **changed})
-        rows = divide_rows(Data(self._train), self._source, options, options.plans())
+        rows = divide_rows(Data(self._train), self._source.task, options, options.plans())
         samples = rows.encode(self._source.task, self._source.encoder).samples
         made, same = make(replace(self._source, plans=options.plans()), options, samples)
         by_name = {one.name: one for one in made}

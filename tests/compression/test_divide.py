@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -19,10 +19,6 @@ from tersely.tasks import Columns, QuestionAnswering, SequenceClassification
 Divide = Callable[..., Any]
 Spelled = Callable[[Any], list[set[bytes]]]
 TASK = SequenceClassification(("bad", "good"), max_seq_length=32)
-
-
-class Model(NamedTuple):
-    task: Any
 
 
 class Seen:
@@ -40,7 +36,7 @@ def divide(encoder_of: Callable[[str], Any]) -> Divide:
     def run(task: Any = TASK, **given: Any) -> Seen:
         data = Data(given.pop("train", None), given.pop("evaluation", None), given.pop("test", None), Columns())
         options = CompressOptions(**{"strategy": "ptq", **given})
-        divided = divide_rows(data, Model(task), options, options.plans())
+        divided = divide_rows(data, task, options, options.plans())
         return Seen(divided, divided.encode(task, encoder_of("bert")))
 
     return run

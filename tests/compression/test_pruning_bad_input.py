@@ -62,7 +62,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "rows without labels": ({"train_file": "texts.tsv"}, "label"),
     "undescribed family": ({"model": "other"}, "family 'squeezebert' has no description.*describe_a_family"),
     "rate 0": ({"learning_rate": 0}, "'--learning_rate' option must be above 0"),
-    "no effect on widths": ({"gradient_checkpointing": True}, "'--gradient_checkpointing' option has no effect"),
+    "no effect on widths": (
+        {"training_args": {"gradient_checkpointing": True}},
+        "'--gradient_checkpointing' option has no effect",
+    ),
     "no option at all": ({"learning_rat": 1}, "There is no option 'learning_rat'. Did you mean 'learning_rate'?"),
     "training of ptq": ({"strategy": "ptq", "max_steps": 3}, "'--max_steps' option has no effect.*It is for dynabert"),
     "widths of ptq": (
@@ -107,6 +110,6 @@ def test_rows_without_labels_may_be_learnt_from_the_teacher(place: Path) -> None
 
     options = CompressOptions(importance="teacher")
     data = Data(read(place / "texts.tsv"), read(place / "dev.tsv"))
-    divided = divide_rows(data, open_folder(place / "model"), options, options.plans())
+    divided = divide_rows(data, open_folder(place / "model").task, options, options.plans())
     assert divided.counts["train"] == 60
     assert all(example.gold is None for example in divided.train)

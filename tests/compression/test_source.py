@@ -17,7 +17,7 @@ from compressible import Place
 from folders import digests
 from tersely import engines
 from tersely.artifact import read
-from tersely.compression.parents import find_origin, open_origin
+from tersely.compression.parents import find_model, open_model
 from tersely.deploy.export import GRAPH
 from tersely.errors import UserError
 from tersely.tasks import QuestionAnswering, SequenceClassification
@@ -40,10 +40,10 @@ def with_config(place: Place, folder: Path) -> None:
 
 
 def test_graph_is_found_with_and_without_its_ending(place: Places) -> None:
-    whole, prefix = (find_origin(None, path, PLAIN) for path in (place().graph, place().graph.with_suffix("")))
+    whole, prefix = (find_model(None, path, PLAIN) for path in (place().graph, place().graph.with_suffix("")))
     assert whole == prefix or (whole.graph, whole.name) == (prefix.graph, prefix.name)
     assert whole.graph == place().graph
-    assert isinstance(whole.folder.task, SequenceClassification)
+    assert isinstance(whole.task, SequenceClassification)
     assert whole.size == place().graph.stat().st_size
 
 
@@ -52,40 +52,40 @@ def test_config_and_tokenizer_are_found(layout: str, place: Places, tmp_path: Pa
     graph = bare(place(), tmp_path / "mine" / "onnx")
     folder = {"beside": graph.parent, "above": tmp_path / "mine", "elsewhere": tmp_path / "model"}[layout]
     with_config(place(), folder)
-    origin = find_origin(folder if layout == "elsewhere" else None, graph, PLAIN)
-    assert origin.folder.path.resolve() == folder.resolve()
+    origin = find_model(folder if layout == "elsewhere" else None, graph, PLAIN)
+    assert origin.path.resolve() == folder.resolve()
     assert origin.name == "mine"
-    assert find_origin(folder, shutil.copy(graph, tmp_path / "other.onnx"), PLAIN).name == "other"
+    assert find_model(folder, shutil.copy(graph, tmp_path / "other.onnx"), PLAIN).name == "other"
 
 
 def test_graph_without_config_says_what_to_do(place: Places, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no config.json beside the graph.*Name the model's folder too"):
-        find_origin(None, bare(place(), tmp_path), PLAIN)
+        find_model(None, bare(place(), tmp_path), PLAIN)
 
 
 def test_nothing_named_says_what_is_needed() -> None:
     with pytest.raises(UserError, match=r"A model is needed.*--input_infer_model_path"):
-        find_origin(None, None, PLAIN)
+        find_model(None, None, PLAIN)
 
 
 def test_settings_of_an_artifact_are_the_defaults_of_its_graph(place: Places, tmp_path: Path) -> None:
-    origin = find_origin(None, place().graph, TaskOptions(max_seq_length=17, metric="macro_f1"))
-    source = open_origin(origin, tmp_path)
+    origin = find_model(None, place().graph, TaskOptions(max_seq_length=17, metric="macro_f1"))
+    source = open_model(origin, tmp_path)
     graph = source.fp32.path(GRAPH)
-    again = find_origin(None, graph, PLAIN).folder.task
+    again = find_model(None, graph, PLAIN).task
     assert (again.max_seq_length, again.metric, again.labels) == (17, "macro_f1", ("bad", "fair", "good"))
-    assert find_origin(None, graph, TaskOptions(max_seq_length=9)).folder.task.max_seq_length == 9
+    assert find_model(None, graph, TaskOptions(max_seq_length=9)).task.max_seq_length == 9
 
 
 def test_artifact_instead_of_a_model_is_refused_with_the_way_out(place: Places, tmp_path: Path) -> None:
-    artifact = open_origin(find_origin(None, place().graph, PLAIN), tmp_path).fp32.folder
+    artifact = open_model(find_model(None, place().graph, PLAIN), tmp_path).fp32.folder
     with pytest.raises(UserError, match="artifact already") as caught:
-        find_origin(artifact, None, PLAIN)
+        find_model(artifact, None, PLAIN)
     named = str(caught.value).split("--input_infer_model_path ")[1]
-    assert find_origin(None, named, PLAIN).graph == artifact / GRAPH
+    assert find_model(None, named, PLAIN).graph == artifact / GRAPH
     (artifact / GRAPH).unlink()
     with pytest.raises(UserError) as caught:
-        find_origin(artifact, None, PLAIN)
+        find_model(artifact, None, PLAIN)
     assert "--input_infer_model_path" not in str(caught.value)
 
 
@@ -93,7 +93,7 @@ def test_artifact_instead_of_a_model_is_refused_with_the_way_out(place: Places, 
 def test_opened_graph_gives_what_the_model_gives(head: str, place: Places, tmp_path: Path) -> None:
     here = place(head)
     before = digests(here.folder)
-    source = open_origin(find_origin(None, here.graph, PLAIN), tmp_path)
+    source = open_model(find_model(None, here.graph, PLAIN), tmp_path)
     assert digests(here.folder) == before
     assert source.digest == before[here.graph]
     artifact = read(source.fp32.folder)
@@ -126,7 +126,7 @@ def test_graph_of_another_model_is_refused(case: str, place: Places, tmp_path: P
     fields, said = MISFITS[case]
     folder = changed_config(place(), tmp_path / "model", **fields)
     with pytest.raises(UserError, match=said) as caught:
-        open_origin(find_origin(folder, place().graph, PLAIN), tmp_path / "scratch")
+        open_model(find_model(folder, place().graph, PLAIN), tmp_path / "scratch")
     assert str(place().graph) in str(caught.value)
 
 
@@ -139,7 +139,7 @@ def test_graph_with_a_smaller_table_than_the_tokenizer_is_refused(place: Places,
             tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
     onnx.save(proto, folder / "model.onnx")
     with pytest.raises(UserError, match="does not run on what the tokenizer gives"):
-        open_origin(find_origin(None, folder / "model.onnx", PLAIN), tmp_path / "scratch")
+        open_model(find_model(None, folder / "model.onnx", PLAIN), tmp_path / "scratch")
 
 
 def test_int32_inputs_of_a_graph_are_kept(place: Places, tmp_path: Path) -> None:
@@ -148,5 +148,5 @@ def test_int32_inputs_of_a_graph_are_kept(place: Places, tmp_path: Path) -> None
     for value in proto.graph.input:
         value.type.tensor_type.elem_type = onnx.TensorProto.INT32
     onnx.save(proto, folder / "model.onnx")
-    source = open_origin(find_origin(None, folder / "model.onnx", PLAIN), tmp_path / "scratch")
+    source = open_model(find_model(None, folder / "model.onnx", PLAIN), tmp_path / "scratch")
     assert source.fp32.manifest.input_dtype == "int32"

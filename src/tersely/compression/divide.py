@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,20 +158,8 @@ class RowPlan:
     notes: tuple[str, ...]
 
 
-class HasTask(Protocol):
-    """A model folder or parent: of it only the task is used."""
-
-    @property
-    def task(self) -> Task:
-        """How rows are read."""
-
-
-def divide_rows(data: Data, model: HasTask, options: CompressOptions, plans: Sequence[Plan]) -> DividedRows:
-    """Read all rows, whose mistakes are told before any work, and divide them.
-
-    Of the model only the task is used: its weights need not be read yet.
-    """
-    task = model.task
+def divide_rows(data: Data, task: Task, options: CompressOptions, plans: Sequence[Plan]) -> DividedRows:
+    """Read all rows, whose mistakes are told before any work, and divide them."""
     evaluation = task.read(data.evaluation, data.columns, labelled=True) if data.evaluation is not None else None
     test = task.read(data.test, data.columns, labelled=True) if data.test is not None else None
     calibrates = any(plan.calibrates for plan in plans)

@@ -21,7 +21,7 @@ from ..quantize.targets import Targets, find_targets
 from ..quantize.weights import quantize_tables
 from ..strategy import DYNAMIC, PTQ, QAT, Plan
 from .candidate import Candidate
-from .parents import Parent, Run
+from .parents import Parent, Run, options_for
 
 
 def check_makeable(proto: Any, plans: Sequence[Plan], options: CompressOptions) -> None:
@@ -125,7 +125,9 @@ def make(
     tables, tables_left = quantize_tables(proto, parent.skip_layers) if embeddings else ({}, {})
     calibrated: Mapping[tuple[str, str], QuantMap] = {}
     if samples is not None and any(plan.quantizer == PTQ for plan in plans):
-        calibrated = ptq(proto, targets, samples, _settings(options), progress=progress)
+        adaround = options.round_type == "adaround"
+        settings = PtqSettings(**options_for(PtqSettings, options), adaround=adaround)
+        calibrated = ptq(proto, targets, samples, settings, progress=progress)
         if options.quantize_attention == "auto":
             calibrated = settle_products(proto, calibrated, samples, parent.task.centred_axis)
     made: list[Candidate] = []
@@ -179,19 +181,6 @@ def _refuse_float(plan: Plan, left_float: Mapping[str, str]) -> None:
     reasons = Counter(REASONS[reason] for reason in left_float.values())
     why = "; ".join(f"{count} {reason}" for reason, count in reasons.items()) or "the graph has nothing to quantize"
     raise UserError(f"The strategy '{plan.name}' would leave everything float: {why}.")
-
-
-def _settings(options: CompressOptions) -> PtqSettings:
-    return PtqSettings(
-        algo_list=options.algo_list,
-        weight_quantize_type=options.weight_quantize_type,
-        adaround=options.round_type == "adaround",
-        bias_correction=options.bias_correction,
-        smooth=options.smooth,
-        moving_rate=options.moving_rate,
-        cpu_classes=options.cpu_classes,
-        seed=options.seed,
-    )
 
 
 def equal(one: QuantMap, other: QuantMap) -> bool:

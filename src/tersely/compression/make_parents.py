@@ -29,7 +29,7 @@ from ..training.isolated import isolated
 from ..training.losses import Criterion
 from ..training.teacher import open_teacher
 from .candidate import link
-from .parents import Parent, Run, open_made
+from .parents import Parent, Run, open_made, options_for
 
 VOCABULARY = "vocabulary"
 """Folder of a model that only lost tokens, under torch/."""
@@ -134,7 +134,7 @@ class _Maker:
             train_int8,
             self._training(parent.folder, label),
             Calibrated(parent.proto, samples, parent.skip_layers),
-            _qat_settings(options, trained[0], self._teacher(trained[0]), self.run.criterion),
+            _qat_settings(options, trained[0], self._teacher(trained[0]), self.run.request.criterion),
             progress=self.run.progress,
         )
         made = open_made(parent.folder.at(done.folder), parent, self.run.scratch / "fp32-of" / label, self.run)
@@ -169,14 +169,16 @@ class _Maker:
     def _training(self, folder: ModelFolder, name: str) -> TrainingRun:
         """A training of this run; what it keeps for later lies under its name."""
         run = self.run
-        return TrainingRun(folder, run.rows.train, run.rows.scoring, run.work / name, run.training, run.options.seed)
+        return TrainingRun(
+            folder, run.rows.train, run.rows.scoring, run.work / name, run.request.training, run.options.seed
+        )
 
     def _train_widths(self, folder: ModelFolder, prefix: str = "") -> tuple[Pruned, ...]:
         options = self.run.options
         return on_all(
             train_widths,
             self._training(folder, f"{prefix}widths"),
-            _prune_settings(options, self.run.criterion),
+            _prune_settings(options, self.run.request.criterion),
             input_dtype=options.input_dtype,
             progress=self.run.progress,
         )
@@ -205,37 +207,20 @@ class _Maker:
 
 def _prune_settings(options: CompressOptions, criterion: Criterion | None = None) -> PruneSettings:
     """The options of `dynabert` as it takes them; the criterion counts where labels do."""
-    teacher = options.teacher_model_name_or_path
-    return PruneSettings(
-        width_mult_list=options.width_mult_list,
-        depth_mult_list=options.depth_mult_list,
-        **options.losses(DYNABERT),
-        importance=options.importance,
-        importance_rows=options.importance_rows,
-        teacher=None if teacher is None else Path(teacher),
-        criterion=criterion if options.learns_from_labels(DYNABERT) else None,
-    )
+    named = options.teacher_model_name_or_path
+    chosen = options_for(PruneSettings, options) | options.losses(DYNABERT)
+    learnt = criterion if options.learns_from_labels(DYNABERT) else None
+    return PruneSettings(**chosen, teacher=None if named is None else Path(named), criterion=learnt)
 
 
 def _qat_settings(
-    options: CompressOptions,
-    plan: Plan,
-    teacher: Path | ModelFolder | None = None,
-    criterion: Criterion | None = None,
+    options: CompressOptions, plan: Plan, teacher: Path | ModelFolder | None, criterion: Criterion | None = None
 ) -> QatSettings:
     """The options of `qat` as it takes them; the criterion counts where labels do."""
-    return QatSettings(
-        weight_quantize_type=options.weight_quantize_type,
-        activation_quantize_type=options.activation_type(plan),
-        moving_rate=options.moving_rate,
-        use_pact=options.use_pact,
-        cpu_classes=options.cpu_classes,
-        algo_list=options.algo_list,
-        smooth=options.smooth,
-        **options.losses(QAT),
-        teacher=teacher,
-        criterion=criterion if options.learns_from_labels(QAT) else None,
-    )
+    chosen = options_for(QatSettings, options) | options.losses(QAT)
+    chosen["activation_quantize_type"] = options.activation_type(plan)
+    learnt = criterion if options.learns_from_labels(QAT) else None
+    return QatSettings(**chosen, teacher=teacher, criterion=learnt)
 
 
 def _check_temperature(folder: ModelFolder, options: CompressOptions) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,45 +27,34 @@ from ..qat import Trained
 from ..strategy import Plan
 from ..tasks import Encoder, Task
 from ..tasks.options import TaskOptions
-from ..training.losses import Criterion
 from .divide import DividedRows, Encoded
-
-WEIGHTS = ("*.safetensors", "*.bin")
+from .request import Request
 
 
 @dataclass(frozen=True)
 class Run:
     """What all steps of one run share. `scratch` goes with the run; `work` stays until a result is there.
 
-    `training`: options of transformers; `criterion`: the user's loss in the place of the task's own. The seed is that
-    of the options.
+    `plans`: what the options' strategies do here. The seed is that of the options.
     """
 
-    options: CompressOptions
+    request: Request
     plans: tuple[Plan, ...]
     rows: DividedRows
     work: Path
     scratch: Path
     progress: Progress = SILENT
-    training: Mapping[str, Any] = field(default_factory=dict)
-    criterion: Criterion | None = None
-
-
-@dataclass(frozen=True)
-class Origin:
-    """What the user named: config, task and tokenizer are read, the weights are not yet. `graph`: a bare ONNX file."""
-
-    name: str
-    folder: ModelFolder
-    graph: Path | None = None
 
     @property
-    def size(self) -> int:
-        """Bytes of its weights on disk, about what its FP32 graph takes."""
-        if self.folder.template is not None:
-            return int(sum(4 * weight.numel() for weight in self.folder.template.parameters()))
-        files = [self.graph] if self.graph else [file for kind in WEIGHTS for file in self.folder.path.glob(kind)]
-        return sum(file.stat().st_size for file in files)
+    def options(self) -> CompressOptions:
+        """How to compress."""
+        return self.request.options
+
+
+def options_for(kind: Any, options: CompressOptions) -> dict[str, Any]:
+    """The options that a step's settings, a dataclass, have under the same names."""
+    names = {option.name for option in fields(options)}
+    return {field.name: getattr(options, field.name) for field in fields(kind) if field.name in names}
 
 
 @dataclass(frozen=True)
@@ -115,11 +103,11 @@ class Parent:
         return f"{self.name} qat".strip() if self.trained else self.name
 
 
-def find_origin(model: str | Path | None, graph: str | Path | None, options: TaskOptions) -> Origin:
+def find_model(model: str | Path | None, graph: str | Path | None, options: TaskOptions) -> ModelFolder:
     """Read config, task and tokenizer of a model folder, or of a graph: in `model`, else beside it."""
     if graph is not None:
         file = graph_path(graph)
-        return Origin(_name(file), _open(model or _beside(file), options), file)
+        return replace(_open(model or _beside(file), options), graph=file)
     if model is None:
         raise UserError("A model is needed.", hint="Name its folder, or a graph with --input_infer_model_path.")
     if artifacts.is_artifact(model):
@@ -127,18 +115,17 @@ def find_origin(model: str | Path | None, graph: str | Path | None, options: Tas
         hint = f"Or from its graph: --input_infer_model_path {inner}" if inner.is_file() else None
         what = "This is an artifact already; compress starts from the fine-tuned model folder."
         raise UserError(what, where=str(model), hint=hint)
-    return Origin(Path(model).resolve().name, open_folder(model, options))
+    return open_folder(model, options)
 
 
-def open_origin(origin: Origin, place: Path, *, input_dtype: str = "int64", progress: Progress = SILENT) -> Parent:
+def open_model(folder: ModelFolder, place: Path, *, input_dtype: str = "int64", progress: Progress = SILENT) -> Parent:
     """Export the model folder, or read the bare graph; both are compared with what they come from."""
-    folder = origin.folder
-    if origin.graph is None:
-        return Parent(origin.name, folder, *_export(folder, place, input_dtype, progress))
-    proto = read_graph(origin.graph)
-    fp32 = _artifact_of(proto, origin.graph, folder, place)
+    if folder.graph is None:
+        return Parent(folder.name, folder, *_export(folder, place, input_dtype, progress))
+    proto = read_graph(folder.graph)
+    fp32 = _artifact_of(proto, folder.graph, folder, place)
     keep_first_position(proto)
-    return Parent(origin.name, folder, fp32, proto, sha256(origin.graph))
+    return Parent(folder.name, folder, fp32, proto, sha256(folder.graph))
 
 
 def open_made(folder: ModelFolder, parent: Parent, place: Path, run: Run) -> Parent:
@@ -166,14 +153,6 @@ def _beside(file: Path) -> Path:
         where=str(file),
         hint="Name the model's folder too.",
     )
-
-
-def _name(file: Path) -> str:
-    """A graph's own name, or that of its folder where it has the usual one: NAME/model.onnx, NAME/onnx/model.onnx."""
-    if file.stem != Path(GRAPH).stem:
-        return file.stem
-    folder = file.resolve().parent
-    return (folder.parent if folder.name == Path(GRAPH).parent.name else folder).name or file.stem
 
 
 def _open(path: str | Path, options: TaskOptions) -> ModelFolder:

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..models.folder import ModelFolder
 from ..options.compress import CompressOptions
 from ..tasks.options import TaskOptions
 from ..training.losses import Criterion
 from . import versions
 from .divide import Data, UnreadData
-from .parents import Origin
 
 HIDDEN = "…"
 
@@ -22,14 +22,14 @@ HIDDEN = "…"
 class Request:
     """Model, rows, output folder and options of one run.
 
-    `model`: a folder, or what `find_origin` would make of it. `data` holds the rows that train, calibrate, choose and
+    `model`: where its folder is, or the folder opened. `data` holds the rows that train, calibrate, choose and
     report; those that are not read yet are read once options, output folder and model have been checked.
     `set_options`: names of options that the user set; those that can have no effect are refused. `training`: options
     of transformers, for plans that train. `criterion`: the user's loss in the place of the task's own. `command`: the
     words that were typed, for those who want to run it again.
     """
 
-    model: str | Path | Origin | None
+    model: str | Path | ModelFolder | None
     output_dir: str | Path
     data: Data | UnreadData
     options: CompressOptions = field(default_factory=CompressOptions)

@@ -13,6 +13,7 @@ from typing import Any
 from .. import artifact as artifacts
 from ..deploy.card import score_note
 from ..errors import UserError, wrong_option
+from ..models.folder import ModelFolder
 from ..options.compress import CompressOptions
 from ..options.effects import check, check_training, resolve, trains
 from ..progress import SILENT, Progress
@@ -25,7 +26,7 @@ from .evaluator import Baseline, Evaluator
 from .make_candidates import CandidateMaker, check_makeable, equal
 from .make_parents import check_int8_training, check_pruning, make_parents
 from .output import OutputFolder
-from .parents import Origin, Run, find_origin, open_origin
+from .parents import Run, find_model, open_model
 from .report import as_json
 from .request import Request
 from .result import CompressionResult
@@ -44,7 +45,7 @@ def compress(request: Request, progress: Progress = SILENT) -> CompressionResult
     Needs a few minutes for a small encoder, with `dynabert` and `qat` their training besides; the model folder is not
     changed. A run that was killed while it trained, or later, goes on from there when it is started again.
     """
-    options, training, criterion = request.options, request.training, request.criterion
+    options, training = request.options, request.training
     plans, notes = resolve(options, options.plans())
     scored = request.data.evaluation is not None
     _check_columns(request.data)
@@ -52,30 +53,30 @@ def compress(request: Request, progress: Progress = SILENT) -> CompressionResult
     check_training(training, plans)
     check_rows(plans, train=request.data.train is not None, evaluation=scored)
     output = OutputFolder(request.output_dir, overwrite=request.overwrite)
-    origin = request.model
-    if not isinstance(origin, Origin):
-        origin = find_origin(origin, options.input_infer_model_path, request.task_options)
-    task = origin.folder.task
+    folder = request.model
+    if not isinstance(folder, ModelFolder):
+        folder = find_model(folder, options.input_infer_model_path, request.task_options)
+    task = folder.task
     check(options, plans, request.set_options, scored=scored, bounds=task.metrics[task.metric].bounds)
     data = request.data.read() if isinstance(request.data, UnreadData) else request.data
     asked = request.settings(data)
-    rows = divide_rows(data, origin.folder, options, plans)
-    smaller = check_pruning(origin.folder, options, plans, training)
-    check_int8_training(origin.folder, options, plans, training)
-    output.expect_room(_room(origin, plans, smaller))
+    rows = divide_rows(data, task, options, plans)
+    smaller = check_pruning(folder, options, plans, training)
+    check_int8_training(folder, options, plans, training)
+    output.expect_room(_room(folder, plans, smaller))
     notes = (*notes, *rows.notes)
     with output:
-        run = Run(options, plans, rows, output.work, output.scratch, progress, training, criterion)
-        result = replace(_find_best(origin, run, notes, output.place), settings=asked)
+        run = Run(request, plans, rows, output.work, output.scratch, progress)
+        result = replace(_find_best(folder, run, notes, output.place), settings=asked)
         content = as_json(result)
         output.publish(content, _reports(content, progress))
     return result
 
 
-def _find_best(origin: Origin, run: Run, notes: Sequence[str], output_dir: Path) -> CompressionResult:
+def _find_best(folder: ModelFolder, run: Run, notes: Sequence[str], output_dir: Path) -> CompressionResult:
     """Open the model, make others of it, candidates of all; measure and choose. What is chosen lies in the scratch."""
-    options, task = run.options, origin.folder.task
-    model = open_origin(origin, run.scratch / "fp32", input_dtype=options.input_dtype, progress=run.progress)
+    options, task = run.options, folder.task
+    model = open_model(folder, run.scratch / "fp32", input_dtype=options.input_dtype, progress=run.progress)
     for note in notes:  # now that nothing more can be wrong with what was given
         run.progress.say(note)
     check_makeable(model.proto, run.plans, options)
@@ -131,10 +132,10 @@ def _seal(one: Measured, evaluator: Evaluator, run: Run, output_dir: Path) -> Me
     return replace(one, folder_size=size, candidate=replace(one.candidate, folder=place))
 
 
-def _room(origin: Origin, plans: Sequence[Plan], smaller: int) -> int:
+def _room(folder: ModelFolder, plans: Sequence[Plan], smaller: int) -> int:
     """Bytes that the run needs at least: the FP32 graph, what is trained, and of every model torch, graph and INT8."""
     trained = TRAINING if trains(plans) else 0
-    return int(origin.size * (1 + trained + SMALLEST * len(plans) * max(1, smaller)))
+    return int(folder.size * (1 + trained + SMALLEST * len(plans) * max(1, smaller)))
 
 
 def _reports(content: dict[str, Any], progress: Progress) -> dict[str, str]:

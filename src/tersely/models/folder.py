@@ -20,6 +20,8 @@ from .families import longest
 NOTES = "tersely_task.json"
 """What a model was trained and scored with; the defaults of whatever is done with it later."""
 
+WEIGHTS = ("*.safetensors", "*.bin")
+
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 SNAPSHOT = re.compile(r"/models--([^/]+--[^/]+)/snapshots/[^/]+$")
 """A folder of the Hub's own cache, which names the model."""
@@ -36,7 +38,7 @@ class ModelFolder:
     """What is known of a model before its weights are read.
 
     `template`: a live model of the user's, whose class no folder names. The folder then holds its config and tokenizer,
-    and weights only where they are other than the template's own.
+    and weights only where they are other than the template's own. `graph`: a bare ONNX file in the weights' place.
     """
 
     path: Path
@@ -45,11 +47,24 @@ class ModelFolder:
     encoder: Encoder
     template: Any = field(default=None, repr=False)
     provenance: Provenance = field(default_factory=Provenance)
+    graph: Path | None = None
 
     @property
     def name(self) -> str:
-        """What the model is called."""
-        return self.path.resolve().name
+        """What the model is called; a graph by its folder where it has the usual name: NAME/onnx/model.onnx."""
+        if self.graph is None:
+            return self.path.resolve().name
+        folder = self.graph.resolve().parent
+        above = folder.parent if folder.name == "onnx" else folder
+        return (above.name if self.graph.stem == "model" else "") or self.graph.stem
+
+    @property
+    def size(self) -> int:
+        """Bytes of its weights on disk, about what its FP32 graph takes."""
+        if self.template is not None:
+            return int(sum(4 * weight.numel() for weight in self.template.parameters()))
+        files = [self.graph] if self.graph else [file for kind in WEIGHTS for file in self.path.glob(kind)]
+        return sum(file.stat().st_size for file in files)
 
     def load(self) -> Any:
         """The torch model, in FP32 and eval mode; one of its own at each call."""
@@ -62,7 +77,7 @@ class ModelFolder:
         """The same task for another folder: that of a smaller model that was made of this one."""
         config = read_config(path)
         encoder = read_encoder(path, config) if self.template is None else self.encoder
-        return replace(self, path=path, config=config, encoder=encoder)
+        return replace(self, path=path, config=config, encoder=encoder, graph=None)
 
 
 def open_folder(path: str | Path, options: TaskOptions | None = None) -> ModelFolder:

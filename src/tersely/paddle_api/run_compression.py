@@ -14,7 +14,6 @@ import numpy as np
 from ..artifact import Provenance
 from ..compression import story
 from ..compression.divide import Data
-from ..compression.parents import Origin
 from ..compression.request import Request
 from ..compression.result import CompressionResult
 from ..errors import UserError, wrong_option
@@ -107,7 +106,7 @@ def compress_model(
 
         run = replace(
             run,
-            model=Origin(place.name, folder),
+            model=folder,
             data=Data(train, evaluation),
             task_options=TaskOptions(),  # they are in the folder's task already
             overwrite=overwrite or run.overwrite,
