@@ -36,6 +36,7 @@ fmt: $(STAMP)-dev
 	$(BIN)/ruff format .
 
 docs: $(STAMP)-dev
+	$(BIN)/python docs/write_api.py
 	$(BIN)/python docs/write_reference.py
 	$(BIN)/python docs/quote_results.py
 

@@ -23,6 +23,7 @@ from tersely import data, engines
 from tersely.compression.candidate import Candidate, write_candidate
 from tersely.compression.divide import Data, divide_rows
 from tersely.compression.make_candidates import equal, make
+from tersely.compression.request import Request
 from tersely.compression.story import compress
 from tersely.engines.cpu import cpu
 from tersely.measure.score import Comparison, Score
@@ -65,9 +66,8 @@ class Bench:
         dev = data.read(subject.dev)
         chosen = Data(self._train, dev if rows is None else dev.select(range(min(rows, len(dev)))))
         options = CompressOptions(strategy=("ptq",))
-        self.result = compress(
-            subject.model, self._scratch / "out", chosen, options, task_options=subject.task_options()
-        )
+        place = self._scratch / "out"
+        self.result = compress(Request(subject.model, place, chosen, options, task_options=subject.task_options()))
         self._source, self._examples = self.result.source, self.result.rows.scoring
         self._reference = self.result.fp32.score
         self._known: list[tuple[Candidate, Line]] = []

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from describe_commands import cell
 
-from tersely.cli import parser_of
-from tersely.cli.training_arguments import TRAINING
-from tersely.options.compress import CompressOptions
+from tersely.options.compress import OPTIONS
 from tersely.options.data import DataOptions
-from tersely.options.effects import EFFECT
-from tersely.paddle_api import fields
+from tersely.options.option import options_of, shown
+from tersely.options.training import TrainingOptions
+from tersely.paddle_api.fields import ScriptOptions
 from tersely.strategy import STEPS
 from tersely.tasks.options import TaskOptions
 from tersely.training.scored_run import REFUSED
@@ -83,69 +80,38 @@ def table(head: list[str], rows: Iterator[tuple[str, ...]]) -> str:
 
 def compression() -> Iterator[tuple[str, ...]]:
     """Each option of compression."""
-    for field in dataclasses.fields(CompressOptions):
-        effective = EFFECT[field.name][0] if field.name in EFFECT else set()
-        steps = ", ".join(step for step in STEPS if step in effective)
-        default, what = told(field.metadata["help"])
-        if default is None:
-            default = "not set" if field.default is None else shown(field.default)
-        yield f"`{field.name}`", cell(default), steps, cell(_without(what, effective))
+    for name, option in OPTIONS.items():
+        steps = ", ".join(step for step in STEPS if step in option.steps)
+        yield f"`{name}`", cell(option.default_text or "not set"), steps, cell(_without(option.what, option.steps))
 
 
-def _without(what: str, steps: set[str]) -> str:
+def _without(what: str, steps: Collection[str]) -> str:
     """A help text without the steps in front of it, which have a column of their own."""
     named, colon, rest = what.partition(": ")
-    return rest if colon and set(named.split(", ")) == steps else what
+    return rest if colon and set(named.split(", ")) == set(steps) else what
 
 
 def simple(kind: Any) -> Iterator[tuple[str, ...]]:
     """Options that have no default of their own."""
-    for field in dataclasses.fields(kind):
-        yield f"`{field.name}`", cell(field.metadata["help"])
+    for name, option in options_of(kind).items():
+        yield f"`{name}`", cell(option.help)
 
 
 def training() -> Iterator[tuple[str, ...]]:
     """The usual options of training, as `tersely compress` has them."""
-    parser, _ = parser_of("compress")
-    for action in parser._actions:
-        if action.dest in (*TRAINING, "bf16") and action.dest != "seed":
-            default, what = told(str(action.help))
-            yield f"`{action.dest}`", cell(default or "not set"), cell(what)
+    for name, option in options_of(TrainingOptions).items():
+        if name not in OPTIONS:
+            yield f"`{name}`", cell(option.default_text or "not set"), cell(option.what)
 
 
 def refused() -> Iterator[tuple[str, ...]]:
     """Options of transformers that cannot have an effect."""
     for name, instead in {**DECIDED, **REFUSED}.items():
-        if name not in CompressOptions.__dataclass_fields__:
+        if name not in OPTIONS:
             yield f"`{name}`", cell(instead)
 
 
 def switches() -> Iterator[tuple[str, ...]]:
     """Fields that only scripts have."""
-    ours = {*fields.COMPRESS, *fields.TASK, *fields.OTHER_DEFAULTS}
-    for name, _, field in fields.declared():
-        if name not in ours:
-            yield f"`{name}`", shown(field.default), cell(field.metadata["help"])
-
-
-def told(help_: str) -> tuple[str | None, str]:
-    """A help text's last bracket, which says the default, and the text without it.
-
-    >>> told("rows to calibrate on (128)"), told("patterns (*pooler*), or auto")
-    (('128', 'rows to calibrate on'), (None, 'patterns (*pooler*), or auto'))
-    """
-    found = re.fullmatch(r"(.*\S) \(([^()]*)\)", help_)
-    return (found[2], found[1]) if found else (None, help_)
-
-
-def shown(value: Any) -> str:
-    """A default as it would be typed.
-
-    >>> shown(("mse", "KL")), shown(True), shown(1.0), shown(())
-    ('mse KL', 'true', '1', 'none')
-    """
-    if isinstance(value, tuple):
-        return " ".join(map(shown, value)) or "none"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "not set" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    for name, option in options_of(ScriptOptions).items():
+        yield f"`{name}`", "not set" if option.default is None else shown(option.default), cell(option.what)

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-import doctest
 import importlib
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
 from tersely.compression.choice import Measured
 from tersely.compression.result import CompressionResult
+from tersely.deploy.benchmark import Benchmark, LoadingCost
+from tersely.deploy.evaluate import Evaluation
+from tersely.deploy.export import Exported
+from tersely.measure.benchmark import Cell, Timing
 from tersely.measure.score import Answers, Comparison, Score
 from tersely.progress import SILENT
 from tersely.tasks.own import OwnOutputs
 from tersely.tasks.question_answering import Answered
 from tersely.tasks.sequence_classification import Classified
 from tersely.tasks.token_classification import Entity, Tagged
+from tersely.training.finetune import Finetuned
 
 HEAD = """# Python
 
@@ -33,12 +38,22 @@ tersely finetune encoder --task sequence_classification \\
 ```
 """
 MODULES = {
-    "tersely": "What compresses. Needs the extra `compress`, but for `UserError` and `runtime`.",
+    "tersely": "What compresses. Needs the extra `compress`, but for `UserError`, `Progress` and `runtime`, and for "
+    "`evaluate`, `benchmark` and the forms of `export` where all models are artifacts.",
     "tersely.runtime": "What runs artifacts. The base install is enough.",
     "tersely.testing": "Checks for plug-ins of your own. An `AssertionError` names the property that does not hold.",
 }
 RESULTS = {
     "What compressing gives": (CompressionResult, Measured, Score, Answers, Comparison),
+    "What fine-tuning, exporting and measuring give": (
+        Finetuned,
+        Exported,
+        Evaluation,
+        Benchmark,
+        Cell,
+        Timing,
+        LoadingCost,
+    ),
     "What predicting gives": (Classified, Tagged, Entity, Answered, OwnOutputs),
 }
 RUN = {
@@ -47,6 +62,38 @@ import tersely
 
 result = tersely.compress("model", output_dir="smaller", eval_file="reviews/dev.tsv", strategy="dynamic+embeddings")
 print(result.path, result.best.name, result.best.score.value, result.best.comparison.same_answer)""",
+    "tersely.finetune": """\
+import tersely
+
+rows = [{"text": "A lovely film.", "label": "positive"}, {"text": "A dull film.", "label": "negative"}] * 8
+done = tersely.finetune(
+    "encoder",
+    output_dir="tuned",
+    train_file=rows,  # or a file, or a datasets.Dataset
+    eval_file="reviews/dev.tsv",
+    task="sequence_classification",
+    max_steps=4,
+)
+print(done.folder, done.score.value, done.steps)""",
+    "tersely.export": """\
+import tersely
+
+done = tersely.export("model", output_dir="artifact", eval_file="reviews/dev.tsv")
+print(done.artifact.folder, done.parity, done.score.value)""",
+    "tersely.evaluate": """\
+import tersely
+
+found = tersely.evaluate("smaller/best", eval_file="reviews/dev.tsv", against="model", threads=1)
+print(found)
+print(found.value, found.comparison.drop.drop, found.comparison.same_answer)""",
+    "tersely.benchmark": """\
+import tersely
+
+found = tersely.benchmark(
+    ["smaller/best", "artifact"], engines=["onnxruntime"], batch_sizes=[1], lengths=[32], seconds=0.1
+)
+print(found)
+print([(cell.timing.model, cell.timing.ratio) for cell in found.cells])""",
     "tersely.runtime.load": """\
 from tersely import runtime
 
@@ -84,11 +131,10 @@ print(tersely.__version__)""",
 """Examples that need files; the others stand in the docstrings."""
 ELSEWHERE = {
     "tersely.load_model": "[staying in torch](../tutorial_dynamic_quantization.md#staying-in-torch)",
-    "tersely.OFA": "[port a PaddleNLP compression script](../how_to/port_a_paddlenlp_script.md)",
     "tersely.Trainer": "[port a PaddleNLP compression script](../how_to/port_a_paddlenlp_script.md)",
 }
 """Where the example of a name stands, if not here."""
-HIDDEN = {"error", "compute_loss", "fidelity", "is_within", "logit_change", "mean_speed"}
+HIDDEN = {"error", "compute_loss", "fidelity", "is_within", "logit_change", "mean_speed", "title", "table", "drop_line"}
 """Methods that others call, not users."""
 
 
@@ -105,9 +151,13 @@ def page() -> str:
 
 
 def _names(module: str) -> list[str]:
-    """Public names of a module; a module among them has a section of its own."""
+    """Public names of a module; a module or a result among them has a section of its own."""
     home = importlib.import_module(module)
-    return sorted((name for name in home.__all__ if not inspect.ismodule(getattr(home, name))), key=str.lower)
+    elsewhere = [kind for kinds in RESULTS.values() for kind in kinds]
+    found = {name: getattr(home, name) for name in home.__all__}
+    return sorted(
+        (n for n, what in found.items() if not inspect.ismodule(what) and what not in elsewhere), key=str.lower
+    )
 
 
 def section(path: str) -> str:
@@ -117,7 +167,7 @@ def section(path: str) -> str:
     parts = [f"### `{path}`", ""]
     if isinstance(thing, str):
         parts += ["The version that is installed.", ""]
-    elif inspect.isclass(thing) and issubclass(thing, Warning):
+    elif inspect.isclass(thing) and (issubclass(thing, Warning) or getattr(thing, "_is_protocol", False)):
         parts += documented(thing)
     else:
         parts += _code(signature(name, thing)) + documented(thing)
@@ -181,14 +231,27 @@ class _Bare(str):
 
 
 def documented(thing: Any) -> list[str]:
-    """The docstring: its prose, then its example."""
+    """The docstring: its prose, its arguments as a list, then its example."""
     text = inspect.getdoc(thing) or ""
-    examples = doctest.DocTestParser().get_examples(text)
-    prose = text.split("\n>>> ")[0].removesuffix("\n").rstrip() if examples else text
-    parts = [prose, ""]
-    if examples:
-        parts += _code(text[text.index(">>> ") :].rstrip(), "pycon")
+    example = re.search(r"^(Example:\n)?( *)>>> ", text, re.MULTILINE)
+    prose = text[: example.start()].rstrip() if example else text
+    parts = [SECTION.sub(_listed, prose).rstrip(), ""]
+    if example:
+        code = textwrap.dedent(text[example.start() + len(example[1] or "") :]).rstrip()
+        parts += _code(code, "pycon")
     return parts
+
+
+SECTION = re.compile(r"^(Args|Returns|Raises|Attributes):\n((?:    .*\n?|\n(?=    ))+)", re.MULTILINE)
+
+
+def _listed(section: re.Match[str]) -> str:
+    """A section of a docstring: a list of names, or for what comes back a sentence."""
+    title, body = section[1], textwrap.dedent(section[2]).strip()
+    items = [" ".join(item.split()) for item in re.split(r"\n(?=\S)", body)]
+    if title != "Returns":
+        items = ["- `" + item.replace(": ", "`: ", 1) for item in items]
+    return "\n".join([f"{title}:", "", *items, ""])
 
 
 def _fields(kind: Any) -> str:

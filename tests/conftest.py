@@ -96,12 +96,12 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path
 @pytest.fixture(scope="session")
 def artifact_folder(model_folder: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """The artifact of such a model. Not to be written to: see `own_artifact`."""
-    from tersely.deploy.export import export
+    from tersely.deploy.from_model import write_artifact
     from tersely.models.folder import open_folder
 
     def make(head: str = "SequenceClassification", family: str = "bert") -> Path:
         def write(output: Path) -> None:
-            export(open_folder(model_folder(head, family)), output)
+            write_artifact(open_folder(model_folder(head, family)), output)
 
         return made_once(tmp_path_factory, f"artifacts/{family}-{head}", write)
 

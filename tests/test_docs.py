@@ -19,7 +19,6 @@ from models import build
 from paddle_checkpoints import build_paddle
 from tersely.artifact import SEAL, Graph, Manifest
 from tersely.cli import COMMANDS
-from tersely.options.compress import CompressOptions
 from tersely_quickly import PYTHON, server, write_commands
 
 ROOT = Path(__file__).parents[1]
@@ -84,16 +83,6 @@ def test_artifact_page_names_every_key():
             keys |= {key.value for key in node.keys if isinstance(key, ast.Constant)}
     assert len(keys) > 60
     assert not {key for key in keys if f"`{key}`" not in page}
-
-
-@SLOW
-def test_help_says_the_defaults_that_the_code_has(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "docs")
-    from describe_options import shown, told
-
-    for field in dataclasses.fields(CompressOptions):
-        if field.default is not None:
-            assert told(field.metadata["help"])[0] == shown(field.default), field.name
 
 
 def test_benchmark_pages_quote_the_results(monkeypatch):

@@ -13,7 +13,7 @@ import nbformat
 import pytest
 
 from tersely import runtime
-from tersely.cli.demo_story import INSTALL, pip_carried_encoder
+from tersely.cli.demo import INSTALL, pip_carried_encoder
 
 DOCS = Path(__file__).parents[1] / "docs"
 NOTEBOOK = DOCS / "notebooks" / "quickstart.ipynb"

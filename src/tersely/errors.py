@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 
 class UserError(Exception):
@@ -39,6 +40,18 @@ def wrong_option(option: str, what: str, *, where: str | None = None, hint: str 
     The '--max_steps' option must be at least 1. Got 0.
     """
     return UserError(f"The '--{option}' option {what}", where=where, hint=hint, option=option)
+
+
+def refuse_idle(values: Mapping[str, Any], names: Iterable[str], needed: str) -> None:
+    """Refuse options that mean nothing without another one.
+
+    >>> refuse_idle({"against_engine": None, "header": True}, ["against_engine", "header"], "--rows")
+    Traceback (most recent call last):
+    tersely.errors.UserError: The '--header' option has no effect without --rows. Leave it out.
+    """
+    for name in sorted(names):
+        if values[name] is not None:
+            raise wrong_option(name, f"has no effect without {needed}.", hint="Leave it out.")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

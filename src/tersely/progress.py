@@ -1,10 +1,15 @@
-"""`Progress`: how long work tells what it is doing. Library code is silent unless it is handed one."""
+"""`Progress`: how long work shows what it is doing, as a bar on a terminal, as lines elsewhere, or not at all."""
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
+
+EVERY = 10.0
+"""Seconds between two lines of progress where there is no terminal."""
 
 
 class Advance(Protocol):
@@ -15,13 +20,106 @@ class Advance(Protocol):
 
 
 class Progress(Protocol):
-    """A place to show progress on."""
+    """Where progress is shown. Any object with these two methods will do.
+
+    Example:
+        >>> from contextlib import contextmanager
+        >>> class Printed:
+        ...     @contextmanager
+        ...     def track(self, title, total):
+        ...         yield lambda count=1, note="": print(f"{title}: {count} of {total} {note}")
+        ...
+        ...     def say(self, line):
+        ...         print(line)
+        >>> with Printed().track("train", 10) as advance:
+        ...     advance(2, "loss 0.5")
+        train: 2 of 10 loss 0.5
+    """
 
     def track(self, title: str, total: int) -> AbstractContextManager[Advance]:
-        """Show one stretch of work of `total` units."""
+        """Show one stretch of work.
+
+        Args:
+            title: What is done.
+            total: How many units it takes.
+
+        Returns:
+            A context manager; it gives the function that counts units as they are done.
+        """
 
     def say(self, line: str) -> None:
-        """Tell one thing that happened."""
+        """Tell one thing that happened.
+
+        Args:
+            line: The text, without a line break.
+        """
+
+
+def shown(progress: Progress | bool | None) -> Progress:
+    """The progress that a public function's `progress=` asks for.
+
+    None: a bar if standard error is a terminal, else nothing. True: lines where it is no terminal. False: nothing.
+    """
+    if progress is False or (progress is None and not sys.stderr.isatty()):
+        return SILENT
+    if progress is None or progress is True:
+        return Terminal() if sys.stderr.isatty() else Plain()
+    return progress
+
+
+class Terminal:
+    """A bar that says what is done, what is left, and the last note."""
+
+    @contextmanager
+    def track(self, title: str, total: int) -> Iterator[Advance]:
+        """Show a bar while the block runs."""
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}", markup=False),
+        )
+        # Left to itself rich would take over standard output too, and `tersely predict … > FILE` write to the screen.
+        with Progress(*columns, console=Console(stderr=True), redirect_stdout=False) as bar:
+            job = bar.add_task(title, total=total, note="")
+            yield lambda count=1, note="": bar.update(job, advance=count, note=note)
+
+    def say(self, line: str) -> None:
+        """Write a line."""
+        sys.stderr.write(f"{line}\n")
+
+
+class Plain:
+    """A line now and then."""
+
+    @contextmanager
+    def track(self, title: str, total: int) -> Iterator[Advance]:
+        """Write a line every few seconds, and one at the end of work that took longer than two."""
+        started = last = time.monotonic()
+        done = 0
+
+        def advance(count: int = 1, note: str = "") -> None:
+            nonlocal done, last
+            done += count
+            now = time.monotonic()
+            if now - last >= EVERY and done < total:
+                last = now
+                left = (now - started) / max(done, 1) * (total - done)
+                self.say(f"{title}: {done}/{total}, about {left:.0f} s left{'  ' + note if note else ''}")
+
+        yield advance
+        took = time.monotonic() - started
+        if took >= 2.0:
+            self.say(f"{title}: done in {took:.0f} s")
+
+    def say(self, line: str) -> None:
+        """Write a line."""
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
 
 
 class Silent:
@@ -30,11 +128,7 @@ class Silent:
     @contextmanager
     def track(self, title: str, total: int) -> Iterator[Advance]:
         """Count for nobody."""
-
-        def advance(count: int = 1, note: str = "") -> None:
-            """Do nothing."""
-
-        yield advance
+        yield lambda count=1, note="": None
 
     def say(self, line: str) -> None:
         """Do nothing."""

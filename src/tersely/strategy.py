@@ -20,7 +20,7 @@ FIXED, MOVING, AT_RUN_TIME = "range_abs_max", "moving_average_abs_max", "abs_max
 
 @dataclass(frozen=True)
 class Step:
-    """What one step is, and which options have an effect on it. All else is asked of this."""
+    """What one step is. Which options act on it is said by the options."""
 
     needs: str
     """The rows that it cannot do without: one of `DEMANDS`."""
@@ -34,8 +34,6 @@ class Step:
     """Whether a bare ONNX graph is enough; the others need the model."""
     reads_text: bool = False
     """Whether its rows must be texts, not tokens."""
-    options: tuple[str, ...] = ()
-    """The options that have an effect on it and not on every step."""
 
     @property
     def quantizes(self) -> bool:
@@ -53,54 +51,13 @@ class Step:
         return DEMANDS.index(self.needs) >= DEMANDS.index("train rows")
 
 
-_LEARNING = (
-    "distill_hidden",
-    "distill_logits",
-    "distill_temperature",
-    "label_loss",
-    "teacher_model_name_or_path",
-    "resume_from_checkpoint",
-)
-_CALIBRATING = (
-    "algo_list",
-    "calibration_rows",
-    "activation_quantize_type",
-    "moving_rate",
-    "smooth",
-    "sensitivity",
-)
-_INTEGER = ("weight_quantize_type", "skip_layers", "cpu_classes")
-
 STEPS = {
-    PRUNE_EMBEDDINGS: Step("train rows", prunes=True, reads_text=True, options=("max_vocab_size",)),
-    DYNABERT: Step(
-        "train and eval rows",
-        prunes=True,
-        losses={"distill_hidden": 0.1, "label_loss": 0.0},
-        options=("width_mult_list", "depth_mult_list", "importance", "importance_rows", *_LEARNING),
-    ),
-    QAT: Step(
-        "train and eval rows",
-        ranges=MOVING,
-        losses={"distill_hidden": 0.0, "label_loss": 1.0},
-        options=("use_pact", *_LEARNING, *_CALIBRATING, *_INTEGER),
-    ),
-    PTQ: Step(
-        "some rows",
-        ranges=FIXED,
-        takes_graph=True,
-        options=(
-            "batch_size_list",
-            "batch_num_list",
-            "round_type",
-            "bias_correction",
-            "quantize_attention",
-            *_CALIBRATING,
-            *_INTEGER,
-        ),
-    ),
-    DYNAMIC: Step("nothing", ranges=AT_RUN_TIME, takes_graph=True, options=_INTEGER),
-    EMBEDDINGS: Step("nothing", takes_graph=True, options=("skip_layers",)),
+    PRUNE_EMBEDDINGS: Step("train rows", prunes=True, reads_text=True),
+    DYNABERT: Step("train and eval rows", prunes=True, losses={"distill_hidden": 0.1, "label_loss": 0.0}),
+    QAT: Step("train and eval rows", ranges=MOVING, losses={"distill_hidden": 0.0, "label_loss": 1.0}),
+    PTQ: Step("some rows", ranges=FIXED, takes_graph=True),
+    DYNAMIC: Step("nothing", ranges=AT_RUN_TIME, takes_graph=True),
+    EMBEDDINGS: Step("nothing", takes_graph=True),
 }
 """Every step in the order of execution."""
 
@@ -112,15 +69,6 @@ PRUNERS = tuple(name for name, step in STEPS.items() if step.prunes)
 
 TRAINED = tuple(name for name, step in STEPS.items() if step.losses)
 """The steps that train."""
-
-
-def acting_on(option: str) -> tuple[str, ...]:
-    """The steps that an option has an effect on; none where it is for every step.
-
-    >>> acting_on("skip_layers"), acting_on("seed")
-    (('qat', 'ptq', 'dynamic', 'embeddings'), ())
-    """
-    return tuple(name for name, step in STEPS.items() if option in step.options)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import pytest
 
 from learnable import single, split, tiny, tsv
 from tersely.cli import console
+from tersely.progress import Plain, Terminal
 
 
 class Screen(io.StringIO):
@@ -36,20 +37,20 @@ def screens(monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[Screen, Scree
 
 
 def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(console.progress(), console.Plain)
+    assert isinstance(console.progress(), Plain)
     monkeypatch.setattr("sys.stderr", Screen())
-    assert isinstance(console.progress(), console.Terminal)
+    assert isinstance(console.progress(), Terminal)
 
 
 def test_bar_shows_title_count_and_note_and_leaves_standard_output_alone(
     screens: Callable[[], tuple[Screen, Screen]],
 ) -> None:
     out, err = screens()
-    with console.Terminal().track("train [1/2]", 4) as advance:
+    with Terminal().track("train [1/2]", 4) as advance:
         advance(3, "loss 0.5 [high]")
         print("an answer")
         advance()
-    console.Terminal().say("done")
+    Terminal().say("done")
     assert out.getvalue() == "an answer\n"
     shown = err.getvalue()
     assert "train [1/2]" in shown
@@ -60,7 +61,7 @@ def test_bar_shows_title_count_and_note_and_leaves_standard_output_alone(
 def test_plain_lines_come_now_and_then(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr("time.monotonic", lambda: now)
-    with console.Plain().track("train", 10) as advance:
+    with Plain().track("train", 10) as advance:
         for step in range(10):
             now = 4.0 * (step + 1)
             advance(1, "loss 0.5")
@@ -73,7 +74,7 @@ def test_plain_lines_come_now_and_then(capsys: pytest.CaptureFixture[str], monke
 
 
 def test_short_work_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with console.Plain().track("train", 2) as advance:
+    with Plain().track("train", 2) as advance:
         advance(2)
     assert capsys.readouterr().err == ""
 

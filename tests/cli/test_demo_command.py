@@ -20,7 +20,7 @@ import pytest
 from commands import Tersely
 from learnable import rows, single, tiny
 from tersely.cli import console
-from tersely.cli.demo_story import ENCODER_SHA256
+from tersely.cli.demo import ENCODER_SHA256
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def test_some_rows_are_drawn_by_seed(tersely: Tersely, place: Path, tmp_path: Pa
         (["--label_smoothing_facto=1"], "There is no option '--label_smoothing_facto'."),
         (["--metric_for_best_model", "f1"], "The '--metric_for_best_model' option has no effect here. Use --metric."),
         (["--do_train"], "The '--do_train' option has no effect here."),
-        (["--adam_beta1", "much"], "A training option cannot be taken: "),
+        (["--neftune_noise_alpha", "much"], "A training option cannot be taken: "),
         (["stray"], "stray"),
         (["--lr_scheduler_type", "linaer"], "linaer"),
         (["--seed", "many"], "--seed"),

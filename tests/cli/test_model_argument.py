@@ -84,10 +84,14 @@ def test_word_too_many_is_named(command: str, tersely: Tersely) -> None:
 @pytest.mark.parametrize("command", ["compress", "finetune"])
 def test_values_of_options_of_transformers_are_no_model(command: str) -> None:
     parser, _ = parser_of(command)
-    for words in (["--adam_beta1", "0.5", "--seed", "1", "dir"], ["--adam_beta1=0.5", "dir"], ["--adam_beta1", "0.5"]):
+    for words in (
+        ["--neftune_noise_alpha", "0.5", "--seed", "1", "dir"],
+        ["--neftune_noise_alpha=0.5", "dir"],
+        ["--neftune_noise_alpha", "0.5"],
+    ):
         parsed, rest = parser.parse_known_args(["--output_dir", "out", *words])
         assert arguments.model(parsed) == ("dir" if "dir" in words else None)
-        assert rest == [word for word in words if word in ("--adam_beta1", "0.5", "--adam_beta1=0.5")]
+        assert rest == [word for word in words if word in ("--neftune_noise_alpha", "0.5", "--neftune_noise_alpha=0.5")]
 
 
 @pytest.mark.parametrize("command", MORE)
@@ -114,7 +118,7 @@ def test_word_beside_the_flag_is_the_file_of_rows(tersely: Tersely, tmp_path: Pa
 
 @pytest.mark.parametrize("shape", ["model_name_or_path: file", "Global: {model_dir: file}"])
 def test_model_that_is_typed_wins_over_the_files(shape: str, tmp_path: Path) -> None:
-    (tmp_path / "a.yml").write_text(f"{shape}\nalgo_list: [mse, KL]\nadam_beta1: 0.8\n")
+    (tmp_path / "a.yml").write_text(f"{shape}\nalgo_list: [mse, KL]\nneftune_noise_alpha: 0.8\n")
     for words, model in (
         ([], "file"),
         (["typed"], "typed"),
@@ -126,7 +130,7 @@ def test_model_that_is_typed_wins_over_the_files(shape: str, tmp_path: Path) -> 
         parsed, rest = parser.parse_known_args(put_config(parser, words))
         assert arguments.model(parsed) == model
         assert parsed.algo_list == ["mse", "KL"]
-        assert "--adam_beta1=0.8" in rest
+        assert "--neftune_noise_alpha=0.8" in rest
 
 
 @pytest.mark.parametrize("flag", ["--overwrite", "--overwrite_output_dir"])

@@ -181,13 +181,13 @@ def test_info_says_what_was_measured(tersely: Tersely) -> None:
         (["check", "no/such"], "tersely: no/such: There is no such folder. Check the path.\n"),
         (["tune", "no/such"], "tersely: no/such: There is no such folder. Check the path.\n"),
         (["check"], "tersely: A model is needed. Write: tersely check MODEL …\n"),
-        (["tune", "ARTIFACT", "--threads", "0"], "The 'threads' option must hold numbers of at least 1. Got [0].\n"),
-        (["tune", "ARTIFACT", "--seconds", "-1"], "The 'seconds' option must be above 0. Got -1.0.\n"),
+        (["tune", "ARTIFACT", "--threads", "0"], "The '--threads' option must hold numbers of at least 1. Got 0.\n"),
+        (["tune", "ARTIFACT", "--seconds", "-1"], "The '--seconds' option must be above 0. Got -1.0.\n"),
         (
             ["check", "ARTIFACT", "--engine", "torch"],
             "has no graph for engine 'torch'. It has: onnxruntime, openvino.\n",
         ),
-        (["check", "ARTIFACT", "--threads", "0"], "The 'threads' option must be at least 1. Got 0.\n"),
+        (["check", "ARTIFACT", "--threads", "0"], "The '--threads' option must be at least 1. Got 0.\n"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -10,7 +10,7 @@ import pytest
 
 from tersely.compression.divide import Data
 from tersely.compression.report import LONGEST, MOST_WORDS, answered, cut, texts
-from tersely.compression.settings import settings
+from tersely.compression.request import Request
 from tersely.data import from_dataset
 from tersely.options.compress import CompressOptions
 from tersely.tasks import QuestionAnswering, SequenceClassification, TokenClassification
@@ -91,10 +91,11 @@ def test_cut_text_is_a_part_of_the_text_around_the_place(at: int) -> None:
 def test_settings_are_plain_and_hold_no_access_token() -> None:
     rows = from_dataset([{"text": "a"}])
     options = CompressOptions(strategy="dynabert+ptq", width_mult_list="3/4 1/2", seed=7)
-    told = settings(
-        options, Data(train=rows), given={"seed", "strategy"}, training={"hub_token": "secret", "max_steps": 3},
+    request = Request(
+        "model", "out", Data(), options, {"seed", "strategy"}, training={"hub_token": "secret", "max_steps": 3},
         command=["tersely", "compress", "--hub_token", "secret", "--seed", "7", "--eval_file", "my file.tsv"],
     )  # fmt: skip
+    told = request.settings(Data(train=rows))
     assert json.loads(json.dumps(told)) == told
     assert "secret" not in json.dumps(told)
     assert told["command"].endswith("--seed 7 --eval_file 'my file.tsv'")

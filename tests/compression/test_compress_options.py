@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tersely.cli.parser import Parser
+from tersely.cli.arguments import Parser
 from tersely.errors import UserError
-from tersely.options.compress import READERS, CompressOptions
-from tersely.options.compress_flags import add_compress_options, take_compress_options
-from tersely.options.effects import EFFECT, check, check_training, resolve
+from tersely.options.compress import OPTIONS, CompressOptions
+from tersely.options.effects import check, check_training, resolve
+from tersely.options.flags import add_options, typed_options
 from tersely.quantize.calibrators import CALIBRATORS, Hist
 from tersely.strategy import parse_all
 
@@ -24,8 +24,9 @@ NAMES = [field.name for field in dataclasses.fields(CompressOptions)]
 def typed(*words: str) -> tuple[CompressOptions, frozenset[str]]:
     parser = Parser(prog="tersely compress", allow_abbrev=False)
     parser.add_argument("--model_name_or_path")
-    add_compress_options(parser)
-    return take_compress_options(parser.parse_args(list(words)))
+    add_options(parser, CompressOptions)
+    found = typed_options(parser.parse_args(list(words)), CompressOptions)
+    return CompressOptions(**found), frozenset(found)
 
 
 def checked(*words: str, **more: Any) -> None:
@@ -84,10 +85,11 @@ def test_defaults_are_those_of_the_specification() -> None:
 
 def test_every_option_has_a_reader_a_flag_and_help() -> None:
     parser = argparse.ArgumentParser()
-    add_compress_options(parser)
+    add_options(parser, CompressOptions)
     flags = {action.option_strings[0]: action for action in parser._actions[1:]}
     assert [f"--{name}" for name in NAMES] == list(flags)
-    assert set(READERS) == set(NAMES) >= set(EFFECT)
+    assert list(OPTIONS) == NAMES
+    assert all(OPTIONS[name].read for name in NAMES)
     assert all(action.help for action in flags.values())
     assert "--strategy" in parser.format_help()
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-from tersely.options.compress import CompressOptions
+from tersely.options.compress import OPTIONS
 from tersely.strategy import DEMANDS, STEPS, Plan, parse
 
 
-def test_steps_name_options_that_exist_each_once() -> None:
-    known = {field.name for field in dataclasses.fields(CompressOptions)}
-    for step in STEPS.values():
-        assert len(set(step.options)) == len(step.options)
-        assert set(step.options) <= known
+def test_options_name_steps_that_exist_each_once() -> None:
+    for option in OPTIONS.values():
+        assert len(set(option.steps)) == len(option.steps)
+        assert set(option.steps) <= set(STEPS)
 
 
 def test_what_trains_has_losses_that_are_options_and_needs_rows_to_score_on() -> None:
-    for step in STEPS.values():
-        assert set(step.losses) <= set(step.options)
+    for name, step in STEPS.items():
+        assert all(name in OPTIONS[loss].steps for loss in step.losses)
         assert bool(step.losses) == (step.needs == DEMANDS[-1])
 
 

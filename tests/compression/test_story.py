@@ -179,10 +179,14 @@ def test_result_tells_by_name_what_its_file_tells(everything: tuple[Place, Compr
         name: Path(one["path"]) for name, one in told.items()
     }
     assert result.report.read_text(encoding="utf-8").lstrip().lower().startswith("<!doctype html")
-    first, second, *others = str(result).splitlines()
-    assert first.startswith("FP32: accuracy 1.0000, ")
-    assert second.startswith(f"{content['best']} (best): accuracy {told[content['best']]['score']:.4f}, ")
+    head, first, second, *others = repr(result).splitlines()
+    assert head.split()[:3] == ["accuracy", "drop", "MB"]
+    assert first.split()[:2] == ["FP32", "100.00"]
+    best = told[content["best"]]
+    score, drop = (f"{100 * best[name]:.2f}" for name in ("score", "drop"))
+    assert second.split()[:4] == [content["best"], "(best)", score, drop]
     assert len(others) == len(told) - 1
+    assert str(result) == repr(result)
 
 
 def test_result_is_usable_after_the_run(everything: tuple[Place, CompressionResult]) -> None:

@@ -15,7 +15,7 @@ from sealing import rewrite
 from tersely import runtime
 from tersely.artifact import read
 from tersely.deploy.card import card, score_line
-from tersely.deploy.export import export
+from tersely.deploy.from_model import write_artifact
 from tersely.engines import installed, load
 from tersely.errors import UserError
 from tersely.models.folder import open_folder
@@ -31,7 +31,7 @@ ROWS = [TextExample(text, None, index % 3) for index, text in enumerate(SENTENCE
 def scored(model_folder, tmp_path_factory):
     """An artifact of another family, with int32 inputs, a score and settings of its own."""
     opened = open_folder(model_folder(HEADS[0], "roberta"), TaskOptions(max_seq_length=40, metric="macro_f1"))
-    return export(opened, tmp_path_factory.mktemp("scored") / "artifact", input_dtype="int32", examples=ROWS)
+    return write_artifact(opened, tmp_path_factory.mktemp("scored") / "artifact", input_dtype="int32", examples=ROWS)
 
 
 def names(folder: Path) -> set[str]:
@@ -50,7 +50,7 @@ def test_artifact_holds_what_it_should_and_nothing_else(artifact_folder, model_f
 
 
 def test_two_exports_of_the_same_model_are_byte_equal(artifact_folder, model_folder, tmp_path):
-    again = export(open_folder(model_folder()), tmp_path / "under another name").artifact.folder
+    again = write_artifact(open_folder(model_folder()), tmp_path / "under another name").artifact.folder
     assert names(again) == names(artifact_folder())
     for name in names(again):
         assert (again / name).read_bytes() == (artifact_folder() / name).read_bytes(), name
@@ -98,7 +98,7 @@ def test_manifest_says_score_settings_and_int32(scored):
 def test_the_parents_card_is_taken_over(model_folder, tmp_path):
     parent = Path(shutil.copytree(model_folder(), tmp_path / "parent"))
     (parent / "README.md").write_text("---\nlicense: mit\nbase_model: owner/bert\n---\n# Parent\n")
-    made = export(open_folder(parent), tmp_path / "artifact", examples=ROWS[:8])
+    made = write_artifact(open_folder(parent), tmp_path / "artifact", examples=ROWS[:8])
     data = ModelCard.load(tmp_path / "artifact" / "README.md").data
     assert (data.license, data.base_model, data.model_name) == ("mit", "owner/bert", "parent")
     assert data.eval_results[0].metric_value == made.score.value
@@ -122,14 +122,14 @@ def test_engines_that_agree_to_a_millionth_of_large_logits_are_offered(model_fol
     weights = load_file(folder / "model.safetensors")
     weights["classifier.weight"] *= 500
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    exported = export(open_folder(folder), tmp_path / "artifact")
+    exported = write_artifact(open_folder(folder), tmp_path / "artifact")
     assert max(exported.parity.values()) > 1e-4  # else this proves nothing
     assert exported.artifact.manifest.graphs[0].engines == ("onnxruntime", "openvino")
 
 
 def test_weights_beside_the_graph_are_counted_as_the_graphs(model_folder, tmp_path, monkeypatch):
     monkeypatch.setattr("tersely.graphs.export._PROTOBUF_LIMIT", 1000)
-    artifact = export(open_folder(model_folder()), tmp_path / "artifact").artifact
+    artifact = write_artifact(open_folder(model_folder()), tmp_path / "artifact").artifact
     (graph,) = artifact.manifest.graphs
     assert graph.data == ("onnx/model.onnx.data",)
     assert artifact.loaded_bytes(graph) == sum(path.stat().st_size for path in (artifact.folder / "onnx").iterdir())
@@ -170,9 +170,9 @@ def test_export_refuses_before_work_and_leaves_nothing(model_folder, artifact_fo
     (tmp_path / "full" / "mine.txt").write_text("mine")
     for overwrite, message in ((False, "not empty"), (True, "did not write")):
         with pytest.raises(UserError, match=message):
-            export(opened, tmp_path / "full", overwrite=overwrite)
+            write_artifact(opened, tmp_path / "full", overwrite=overwrite)
     with pytest.raises(UserError, match="int16"):
-        export(opened, tmp_path / "out", input_dtype="int16")
+        write_artifact(opened, tmp_path / "out", input_dtype="int16")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["full"]
     assert (tmp_path / "full" / "mine.txt").read_text() == "mine"
 
@@ -187,7 +187,7 @@ def test_model_with_nan_is_refused_and_leaves_nothing(model_folder, tmp_path):
     weights["classifier.weight"][0, 0] = np.nan
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     with pytest.raises(UserError, match=r"'classifier.weight' holds NaN"):
-        export(open_folder(folder), tmp_path / "out")
+        write_artifact(open_folder(folder), tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 

@@ -16,7 +16,7 @@ from tersely.engines.cpu import cpu
 from tersely.errors import Failure, UserError
 from tersely.measure.benchmark import Timing
 from tersely.measure.check import runnable
-from tersely.measure.tune import Cell, Contender, contenders, eligible, fastest, tune
+from tersely.measure.tune import Cell, Setup, contenders, eligible, fastest, tune
 from tersely.runtime.choose import ranked, recall
 from tiny_artifacts import OWN, PLAIN, SHARED, change_weight, copy, make, make_int8, reseal
 
@@ -113,7 +113,7 @@ def test_bf16_competes_where_the_cpu_has_it_and_only_with_float_graphs():
     offered = ranked(graphs, lambda graph, engine: "amx")
     without, with_it = contenders(offered, bf16=False), contenders(offered, bf16=True)
     assert with_it[: len(without)] == without
-    assert with_it[len(without) :] == [Contender(graphs[0], "openvino", "bf16")]
+    assert with_it[len(without) :] == [Setup(graphs[0], "openvino", "bf16")]
     assert [one.spelling for one in with_it] == ["openvino", "onnxruntime", "openvino", "openvino-bf16"]
 
 
@@ -146,11 +146,11 @@ def test_fastest_is_the_best_product_of_ratios(batches, first):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"threads": (0,)}, r"The 'threads' option must hold numbers of at least 1. Got \[0\]."),
-        ({"threads": ()}, "The 'threads' option must hold numbers of at least 1"),
-        ({"batch_sizes": (4, -1)}, r"The 'batch_sizes' option must hold numbers of at least 1. Got \[4, -1\]."),
-        ({"seconds": 0}, "The 'seconds' option must be above 0. Got 0."),
-        ({"seconds": math.nan}, "The 'seconds' option must be above 0."),
+        ({"threads": (0,)}, "The '--threads' option must hold numbers of at least 1. Got 0."),
+        ({"threads": ()}, "The '--threads' option must hold numbers of at least 1. Got none."),
+        ({"batch_sizes": (4, -1)}, "The '--batch_sizes' option must hold numbers of at least 1. Got -1."),
+        ({"seconds": 0}, "The '--seconds' option must be above 0. Got 0."),
+        ({"seconds": math.nan}, "The '--seconds' option must be above 0."),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(options, said, int8):

@@ -94,7 +94,7 @@ def test_flags_are_read(words: str, name: str, value: Any) -> None:
 
 
 def test_only_what_was_typed_counts_as_set() -> None:
-    assert parsed("--calibration_rows", "128", "--device", "cpu")[0].given == {"calibration_rows", "use_cpu"}
+    assert parsed("--calibration_rows", "128", "--device", "cpu")[0].set_fields == {"calibration_rows", "use_cpu"}
 
 
 def test_a_name_of_several_dataclasses_is_one_flag_for_all() -> None:
@@ -230,7 +230,7 @@ def test_what_a_file_says_in_vain_is_told(tmp_path: Path) -> None:
     file.write_text("strategy: dynamic\nalgo_list: mse\ntrain_file: a.tsv\noutput_dir: there\n")
     with pytest.warns(ConfigWarning) as told:
         made = PdArgumentParser(CompressionArguments).parse_yaml_file(file)
-    assert (made.output_dir, made[0].given) == ("there", {"strategy"})
+    assert (made.output_dir, made[0].set_fields) == ("there", {"strategy"})
     said = " ".join(str(one.message) for one in told)
     assert "train_file (this script has no such option)" in said
     assert "algo_list (it is nothing to 'dynamic')" in said
@@ -271,7 +271,7 @@ def test_a_dataclass_made_of_it_works_as_well() -> None:
     words = "--output_dir out --extra 4 --width_mult_list 2/3 --optim adamw --device cpu --warmup_ratio 0.1"
     made = PdArgumentParser(MyArguments).parse_args_into_dataclasses(words.split())
     assert (made.extra, made.width_mult_list, made.warmup_steps, made.use_cpu) == (4, [Fraction(2, 3)], 0.1, True)
-    assert {"width_mult_list", "warmup_steps", "use_cpu"} <= made.given
+    assert {"width_mult_list", "warmup_steps", "use_cpu"} <= made.set_fields
     with pytest.raises(UserError, match="'--output_dir' option is needed"):
         MyArguments()
 

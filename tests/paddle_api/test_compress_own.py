@@ -13,8 +13,9 @@ from torch import nn
 from transformers import AutoTokenizer, BertConfig, BertModel, PreTrainedModel
 
 from live import arguments, both_ends, folder, load, pointed, pointers, trainer
-from tersely import OFA, runtime
+from tersely import runtime
 from tersely.measure.check import check
+from tersely.paddle_api import OFA
 from tersely.qat import training
 from tersely.training.teacher import open_teacher
 

@@ -21,7 +21,7 @@ from transformers.training_args import OptimizerNames
 import tersely
 from tersely import CompressionArguments, UserError
 from tersely.options.compress import CompressOptions
-from tersely.paddle_api.asked import asked
+from tersely.paddle_api.arguments import request_of
 from tersely.tasks.options import TaskOptions
 from tersely.training.settings import DeviceWarning
 
@@ -150,13 +150,17 @@ def test_overwrite_has_two_names() -> None:
     older = {"overwrite_output_dir": True}
     for options in ({"overwrite": True}, older, {"overwrite": False, **older}):
         arguments = CompressionArguments("out", **options)
-        assert (arguments.overwrite, arguments.overwrite_output_dir, arguments.given) == (True, True, {"overwrite"})
+        assert (arguments.overwrite, arguments.overwrite_output_dir, arguments.set_fields) == (
+            True,
+            True,
+            {"overwrite"},
+        )
         assert "overwrite_output_dir" not in arguments.to_dict()
     arguments.overwrite_output_dir = False
     assert not arguments.overwrite
     arguments.overwrite = True
     assert arguments.overwrite_output_dir
-    assert asked(arguments).overwrite
+    assert request_of(arguments).overwrite
 
 
 def test_a_gpu_that_is_not_there_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,12 +175,12 @@ def test_a_gpu_that_is_not_there_is_a_warning(monkeypatch: pytest.MonkeyPatch) -
 
 def test_fields_that_are_set_later_are_read_and_remembered() -> None:
     arguments = CompressionArguments("out")
-    assert arguments.given == set()
+    assert arguments.set_fields == set()
     arguments.width_mult_list, arguments.strategy = [0.5], "dynabert"
     arguments.optim, arguments.warmup_ratio = "sgd", 0.1
     assert arguments.width_mult_list == [Fraction(1, 2)]
     assert (arguments.optim, arguments.warmup_steps) == (OptimizerNames.SGD, 0.1)
-    assert arguments.given == {"width_mult_list", "strategy", "optim", "warmup_steps"}
+    assert arguments.set_fields == {"width_mult_list", "strategy", "optim", "warmup_steps"}
     arguments.optim = "adamw"
     assert arguments.optim == TrainingArguments("out").optim
     with pytest.raises(UserError, match="Did you mean 'mse'"):
@@ -196,7 +200,7 @@ def test_fields_that_are_set_later_are_read_and_remembered() -> None:
         ({"per_device_train_batch_size": 0}, "'--per_device_train_batch_size' option must be at least 1"),
         ({"max_steps": 0}, "'--max_steps' option must be at least 1"),
         ({"max_seq_length": 0}, "'--max_seq_length' option must be at least 1"),
-        ({"max_seq_length": "long"}, "'max_seq_length' must be int. Got 'long'."),
+        ({"max_seq_length": "long"}, "'--max_seq_length' option must be a whole number. Got 'long'."),
         ({"task": "poetry"}, "no task 'poetry'"),
         ({"optim": "adamm"}, "A training option cannot be taken: adamm"),
         ({"device": "tpu"}, "'--device' option cannot be 'tpu'"),
@@ -213,14 +217,14 @@ def test_what_cannot_be_is_refused_when_it_is_made(options: dict[str, Any], said
 def test_copies_are_equal_and_know_what_was_set() -> None:
     arguments = CompressionArguments("out", strategy=["ptq", "dynamic"], width_mult_list="2/3", smooth=0.5, seed=7)
     names = {"strategy", "width_mult_list", "smooth", "seed"}
-    assert arguments.given == names
+    assert arguments.set_fields == names
     copies = [pickle.loads(pickle.dumps(arguments)), copy.deepcopy(arguments)]  # noqa: S301
     copies += [dataclasses.replace(arguments), CompressionArguments(**arguments.to_dict())]
     for one in copies:
         assert one.to_dict() == arguments.to_dict()
-        assert (one.given, one.strategy, one.width_mult_list) == (names, ["ptq", "dynamic"], [Fraction(2, 3)])
+        assert (one.set_fields, one.strategy, one.width_mult_list) == (names, ["ptq", "dynamic"], [Fraction(2, 3)])
     assert copies[0] == copies[2] == arguments
-    assert dataclasses.replace(arguments, seed=42).given == names - {"seed"}
+    assert dataclasses.replace(arguments, seed=42).set_fields == names - {"seed"}
 
 
 def test_it_can_be_shown_and_written_as_json() -> None:
@@ -236,10 +240,10 @@ def test_it_can_be_shown_and_written_as_json() -> None:
 
 def test_printing_shows_what_counts_and_fills_in_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = CompressionArguments("out", strategy="qat", width_mult_list="2/3", learning_rate=1e-4)
-    before = {**arguments.to_dict(), "given": set(arguments.given)}
+    before = {**arguments.to_dict(), "set_fields": set(arguments.set_fields)}
     arguments.print_config()
     said = capsys.readouterr().out.splitlines()
-    assert {**arguments.to_dict(), "given": arguments.given} == before
+    assert {**arguments.to_dict(), "set_fields": arguments.set_fields} == before
     assert said[0] == "Compression options"
     shown = {name.strip(): value.strip() for name, _, value in (line.partition(" : ") for line in said[1:])}
     assert {"strategy": "qat", "width_mult_list": "['2/3']", "batch_num_list": "None"}.items() <= shown.items()

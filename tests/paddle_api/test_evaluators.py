@@ -10,8 +10,9 @@ import pytest
 import torch
 from transformers import EvalPrediction
 
-from tersely import OFA, UserError
+from tersely import UserError
 from tersely.engines.torch import TorchEngine
+from tersely.paddle_api import OFA
 from tersely.paddle_api.datasets import TrainerRow
 from tersely.paddle_api.trainer_task import SPANS, Span, best_span
 from tersely.paddle_api.user_loss import OlderLoss, UserLoss, loss_of

@@ -19,7 +19,7 @@ from serving import in_thread
 from tersely import runtime
 from tersely.artifact import read
 from tersely.data.rows import Rows
-from tersely.deploy.export import export
+from tersely.deploy.from_model import write_artifact
 from tersely.measure.score import score
 from tersely.models.folder import open_folder
 from tersely.tasks import TASKS, Columns, Facts, Feature, Input, metrics
@@ -135,7 +135,7 @@ def exported(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     records = [{"first": a, "second": b, "label": i % 2} for i, (a, b) in enumerate(PAIRS)]
     opened = open_folder(source, TaskOptions(task="next_sentence"))
     rows = opened.task.read(Rows.collect("pairs.jsonl", enumerate(records, 1)), Columns(), labelled=True)
-    return export(opened, tmp_path_factory.mktemp("outside") / "artifact", examples=rows).artifact.folder
+    return write_artifact(opened, tmp_path_factory.mktemp("outside") / "artifact", examples=rows).artifact.folder
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,15 @@ import os
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from .. import __version__
 from ..errors import Failure, UserError, missing_package, nearest
 from ..options.flags import underscored
 from ..processes import together
-from .parser import Parser, is_option
+
+if TYPE_CHECKING:
+    from .arguments import Parser
 
 COMMANDS: Mapping[str, str] = {
     "compress": "make a fine-tuned model small and fast, keep the best of what your rows say",
@@ -102,14 +104,15 @@ def _run(argv: list[str]) -> int:
     if hasattr(module, "prepare"):
         words = module.prepare(parser, words)
     arguments, rest = parser.parse_known_args(words)
-    if rest and not (getattr(module, "TAKES_MORE", False) and is_option(rest[0])):
-        parser.refuse(rest)
+    parser.refuse(rest, but_options=getattr(module, "TAKES_MORE", False))
     arguments.rest, arguments.typed = rest, argv
     return int(module.run(arguments))
 
 
 def parser_of(name: str) -> tuple[Parser, Any]:
     """Make the parser of a subcommand; its module comes with it."""
+    from .arguments import Parser
+
     module = importlib.import_module(f".{name}", __name__)
     parser = Parser(prog=f"tersely {name}", description=module.__doc__, allow_abbrev=False)
     module.add_arguments(parser)

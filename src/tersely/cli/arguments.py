@@ -1,30 +1,109 @@
-"""The model and the rows that a command line names, and the flags that most commands share."""
+"""The parser of a subcommand, the flags that most commands share, and the model and rows that they name."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
+import re
+import sys
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
-import numpy as np
-
-from ..data import find_split, locate, read, read_dataset
-from ..data.rows import Rows
-from ..errors import UserError, existing, wrong_option
+from ..data import Rows, find_split, locate, read, read_dataset
+from ..errors import UserError, existing, nearest, refuse_idle, wrong_option
 from ..options.data import DataOptions
 from ..options.flags import add_options, take, truth
 from ..tasks import Columns
+from ..tasks.options import TaskOptions
 
-__all__ = [
-    "add_model", "add_options", "add_overwrite", "columns", "model", "needed_model", "needed_rows", "reader",
-    "refuse_set", "rows", "sample", "take", "truth",
-]  # fmt: skip
+__all__ = ["add_options", "take", "truth"]
 
 FILES = {"train": "train_file", "dev": "eval_file", "test": "test_file"}
-FORM_OPTIONS = {"header", *(f"{field.name}_column" for field in dataclasses.fields(Columns))}
+COLUMN_OPTIONS = [f"{column.name}_column" for column in dataclasses.fields(Columns)]
+FORM_OPTIONS = {"header", *COLUMN_OPTIONS}
 EVAL_OPTIONS = {"eval_file", "dataset", "data_dir", *FORM_OPTIONS}
+
+NUMBER = re.compile(r"-\d*\.?\d+(e[+-]?\d+)?", re.IGNORECASE)
+TAKES: dict[Any, float] = {None: 1, 0: 0, "?": 1, "*": math.inf, "+": math.inf}
+"""How many words an option takes at most, by argparse's `nargs`."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """A command line taken apart: words of no option, options with their words, unknown options with theirs."""
+
+    places: list[str] = field(default_factory=list)
+    known: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+
+class Parser(argparse.ArgumentParser):
+    """Takes words of no option before, between and after options; raises what is wrong instead of printing it.
+
+    An option that it does not know keeps the words after it: they are its values, never a model or a file.
+    """
+
+    def take_apart(self, words: Sequence[str]) -> Words:
+        """Tell apart what belongs to which option, and what to none."""
+        found = Words()
+        into, room = found.places, 0.0
+        for index, word in enumerate(words):
+            if word == "--":
+                found.places.extend(words[index + 1 :])
+                break
+            if is_option(word):
+                name, equals, _ = word.partition("=")
+                action = self._option_string_actions.get(name)
+                into = found.unknown if action is None else found.known
+                room = 0 if equals else math.inf if action is None else TAKES.get(action.nargs, 1)
+                into.append(word)
+            elif room > 0:
+                into.append(word)
+                room -= 1
+            else:
+                found.places.append(word)
+        return found
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Parse; words that belong to nothing come back, then unknown options with theirs."""
+        words = self.take_apart(sys.argv[1:] if args is None else args)
+        # In front of all options: Python before 3.12.7 fills an optional place with nothing at the first option.
+        arguments, strays = super().parse_known_args([*words.places, *words.known], namespace)
+        return arguments, [*strays, *words.unknown]
+
+    def refuse(self, rest: Sequence[str], *, but_options: bool = False) -> None:
+        """Say which word means nothing here, if any; `but_options`: options that are not known are for others."""
+        if not rest or (but_options and is_option(rest[0])):
+            return
+        word = rest[0].partition("=")[0]
+        hint = f"See: {self.prog} --help"
+        if not is_option(word):
+            raise UserError(f"The word '{rest[0]}' belongs to no option.", hint=hint)
+        known = [option for action in self._actions for option in action.option_strings]
+        raise UserError(f"There is no option '{word}'.", hint=nearest(word, known) if len(known) < 60 else hint)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing the usage."""
+        raise UserError(message[0].upper() + message[1:].rstrip(".") + ".", hint=f"See: {self.prog} --help")
+
+    def usage_line(self) -> str:
+        """The command, what it is given, and the options that it cannot do without; the others are listed below."""
+        places = [str(action.metavar) for action in self._actions if not action.option_strings]
+        options = [action for action in self._actions if action.option_strings and action.required]
+        needed = [f"{action.option_strings[0]} {action.metavar}" for action in options]
+        return " ".join([self.prog, *places, *needed, "[options]"])
+
+
+def is_option(word: str) -> bool:
+    """Whether a word names an option: `-1` is a number, `-` standard input.
+
+    >>> is_option("--seed=1"), is_option("-h"), is_option("-1e-5"), is_option("-"), is_option("model")
+    (True, True, False, False, False)
+    """
+    return word.startswith("-") and word != "-" and not NUMBER.fullmatch(word) and " " not in word.partition("=")[0]
 
 
 def add_model(
@@ -61,16 +140,23 @@ def add_overwrite(parser: argparse.ArgumentParser, help: str = "replace an earli
     parser.add_argument("--overwrite", "--overwrite_output_dir", action="store_true", help=help)
 
 
+def add_rows_and_task(parser: argparse.ArgumentParser, names: Collection[str]) -> None:
+    """Declare `--json`, the options of rows that are named, and those of the task."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_options(parser, DataOptions, only=names)
+    add_options(parser, TaskOptions)
+
+
+def shared(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The options of the task and the names of columns, as the public functions take them."""
+    names = [*TaskOptions.__dataclass_fields__, *COLUMN_OPTIONS]
+    return {name: getattr(arguments, name) for name in names}
+
+
 def columns(options: DataOptions) -> Columns:
     """The columns that were named."""
     names = [field.name for field in dataclasses.fields(Columns)]
     return Columns(**{name: getattr(options, f"{name}_column") for name in names})
-
-
-def rows(options: DataOptions, split: str) -> Rows | None:
-    """Read the rows of a split: the file that was named, else the data set's; None where neither is given."""
-    read_them = reader(options, split)
-    return None if read_them is None else read_them()
 
 
 def reader(options: DataOptions, split: str, *, may_lack: bool = False) -> Callable[[], Rows] | None:
@@ -91,9 +177,9 @@ def reader(options: DataOptions, split: str, *, may_lack: bool = False) -> Calla
     return None
 
 
-def needed_rows(options: DataOptions, split: str) -> Rows:
-    """Read the rows of a split that the command cannot do without."""
-    found = rows(options, split)
+def needed_reader(arguments: argparse.Namespace, split: str) -> Callable[[], Rows]:
+    """What reads the rows of a split that the command cannot do without."""
+    found = reader(take(arguments, DataOptions), split)
     if found is None:
         raise wrong_option(FILES[split], "is needed.", hint="Or name a data set with --dataset.")
     return found
@@ -101,14 +187,4 @@ def needed_rows(options: DataOptions, split: str) -> Rows:
 
 def refuse_set(options: Any, names: Collection[str], needed: str) -> None:
     """Refuse options that mean nothing without another one."""
-    for name in sorted(names):
-        if getattr(options, name) is not None:
-            raise wrong_option(name, f"has no effect without {needed}.", hint="Leave it out.")
-
-
-def sample(rows: Rows, count: int, seed: int | None) -> Rows:
-    """Draw some rows by seed, in their order."""
-    if count < 1:
-        raise wrong_option("max_train_rows", f"must be at least 1. Got {count}.")
-    chosen = np.random.default_rng(42 if seed is None else seed).permutation(len(rows))[:count]
-    return rows.select(sorted(int(i) for i in chosen))
+    refuse_idle(vars(options), names, needed)

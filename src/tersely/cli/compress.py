@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..data.rows import Rows
 from ..options.compress import CompressOptions
-from ..options.compress_flags import add_compress_options, take_compress_options
 from ..options.data import DataOptions
+from ..options.flags import typed_options
 from ..options.yaml import Config
 from ..tasks.options import TaskOptions
 from . import arguments as flags
@@ -17,17 +18,15 @@ from . import console
 from .compress_config import IDLE, put_config
 from .training_arguments import add_training_options, take_training_options
 
+if TYPE_CHECKING:
+    from ..compression.request import Request
+
 TAKES_MORE = True
 """Options that are not declared here are handed to transformers, for strategies that train."""
 prepare = put_config
 """Words that were typed go through here before they are parsed."""
 ACCEPTED = ("do_lower_case", "overwrite_cache")
-"""Flags of the reference's scripts that mean nothing here; one is told so."""
-TOLD = {
-    "save_steps": "score what is trained every so many steps (100)",
-    "per_device_eval_batch_size": "rows a batch when scoring what is trained (8)",
-    "logging_steps": "how often the loss is taken (500)",
-}
+"""Flags of PaddleNLP's scripts that mean nothing here; one is told so."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,8 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name in ACCEPTED:
         what = f"accepted, without effect: {IDLE[name]}"
         parser.add_argument(f"--{name}", type=flags.truth, nargs="?", const=True, metavar="true|false", help=what)
-    add_compress_options(parser)
-    add_training_options(parser, "how dynabert and qat train", without={"seed"}, told=TOLD)
+    flags.add_options(parser, CompressOptions)
+    add_training_options(parser, "how dynabert and qat train", without={"seed"}, helps={})
     flags.add_options(parser, DataOptions)
     flags.add_options(parser, TaskOptions)
 
@@ -55,16 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    model = flags.model(arguments)
-    options, given = take_compress_options(arguments)
-    known = [name for kind in (CompressOptions, DataOptions, TaskOptions) for name in kind.__dataclass_fields__]
-    training = take_training_options(arguments, known, without={"seed"})
-    data = flags.take(arguments, DataOptions)
-    task_options = flags.take(arguments, TaskOptions)
-    train, dev, test = (_reader(data, split) for split in ("train", "dev", "test"))
-    if train is None and dev is None and test is None:
-        flags.refuse_set(data, flags.FORM_OPTIONS, "rows (--train_file, --eval_file, --test_file, --dataset)")
-    from ..compression.divide import UnreadData
+    asked = request(arguments)
     from ..compression.report import as_json
     from ..compression.story import compress
     from .compress_table import show
@@ -73,24 +63,41 @@ def _run(arguments: argparse.Namespace) -> int:
     typed = [f"--{name} has no effect: {IDLE[name]}." for name in ACCEPTED if getattr(arguments, name) is not None]
     for note in (*arguments.config_file.notes(), *typed):
         progress.say(note)
-    result = compress(
-        model,
-        arguments.output_dir,
-        UnreadData(train, dev, test, flags.columns(data)),
-        options,
-        training=training,
-        task_options=task_options,
-        given=given,
-        overwrite=arguments.overwrite,
-        progress=progress,
-        command=["tersely", *arguments.typed],
-    )
+    result = compress(asked, progress)
     if arguments.json:
         console.emit(as_json(result))
     else:
         show(result, Path(arguments.output_dir))
     result.expect_met()
     return 0
+
+
+def request(arguments: argparse.Namespace) -> Request:
+    """What was typed, as what a run is asked for."""
+    model = flags.model(arguments)
+    typed = typed_options(arguments, CompressOptions)
+    options = CompressOptions(**typed)
+    known = [name for kind in (CompressOptions, DataOptions, TaskOptions) for name in kind.__dataclass_fields__]
+    training = take_training_options(arguments, known, without={"seed"})
+    data = flags.take(arguments, DataOptions)
+    task_options = flags.take(arguments, TaskOptions)
+    train, dev, test = (_reader(data, split) for split in ("train", "dev", "test"))
+    if train is None and dev is None and test is None:
+        flags.refuse_set(data, flags.FORM_OPTIONS, "rows (--train_file, --eval_file, --test_file, --dataset)")
+    from ..compression.divide import UnreadData
+    from ..compression.request import Request
+
+    return Request(
+        model,
+        arguments.output_dir,
+        UnreadData(train, dev, test, flags.columns(data)),
+        options,
+        frozenset(typed),
+        task_options,
+        training,
+        arguments.overwrite,
+        command=["tersely", *arguments.typed],
+    )
 
 
 def _reader(data: DataOptions, split: str) -> Callable[[], Rows] | None:

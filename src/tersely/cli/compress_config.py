@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..options.compress import CompressOptions, read_option
-from ..options.compress_flags import kind_of
-from ..options.compress_yaml import look, without_idle
-from ..options.flags import truth
-from ..options.yaml import Asker, Flags, Setting, as_words, beside, read_config
-from .parser import Parser
+from ..options.compress import OPTIONS
+from ..options.flags import read_words
+from ..options.yaml import Asker, Flags, Setting, as_words, beside, read_config, which_config, without_idle
+from .arguments import Parser
 from .training_arguments import read_more, training_names
 
 SCRIPTS = "scripts read it; the command always compresses"
@@ -23,14 +21,13 @@ IDLE = {
     "remove_unused_columns": "columns are named with --text_column and the like",
     "dynamic_max_length": "batches are as long as their longest row",
 }
-"""Keys that the reference's files and scripts have, with what to say of them."""
+"""Keys that PaddleNLP's files and scripts have, with what to say of them."""
 NOT_IN_FILES = {"config", "help", "debug", "json"}
-OPTIONS = CompressOptions.__dataclass_fields__
 
 
 def put_config(parser: Parser, words: list[str]) -> list[str]:
     """Put what the file says in front of the options typed; the parser remembers the file, for messages and notes."""
-    typed = look(words, type(parser))
+    typed = which_config(words, type(parser))
     if typed.config is None:
         return words
     flags = Flags(parser, partial(_check, parser))
@@ -52,7 +49,6 @@ def _check(parser: Parser, setting: Setting) -> None:
     """Say what is wrong with a value while its place in the file is known."""
     name, words = setting.option, setting.words
     if name in OPTIONS:
-        kind, several = kind_of(name)
-        read_option(name, words if several else truth(words[0]) if kind is bool else words[0])
+        read_words(OPTIONS[name], words)
     elif f"--{name}" not in parser._option_string_actions:
         read_more([f"--{name}", *words], ())

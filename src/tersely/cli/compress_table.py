@@ -8,8 +8,11 @@ from textwrap import fill
 from typing import Any
 
 from ..compression.choice import Measured
+from ..compression.evaluator import Tested
 from ..compression.result import CompressionResult
 from ..engines.cpu import cpu
+from ..measure.benchmark import threads_text
+from ..measure.tables import interval, points
 from ..quant_map import REASONS
 from ..report import REPORTS
 from . import console
@@ -25,7 +28,7 @@ def show(result: CompressionResult, output: Path) -> None:
     _show_gain(result)
     _show_layers(result)
     if result.test is not None:
-        _show_test(result)
+        _show_test(result.test)
     for one in result.candidates:
         if one.evaluation:
             _show_evaluation(one, result)
@@ -71,8 +74,8 @@ def _line(one: Measured, is_best: bool, fp32_size: int) -> list[str]:
     return [
         f"{one.name}{' (best)' if is_best else ''}",
         _points(one.score),
-        "" if drop is None else console.points(drop.drop),
-        "" if drop is None else console.interval((drop.low, drop.high)),
+        "" if drop is None else points(drop.drop),
+        "" if drop is None else interval((drop.low, drop.high)),
         f"{100 * one.comparison.same_answer:.2f}",
         "" if change is None else f"{change:.4f}",
         _megabytes(one.size),
@@ -146,12 +149,9 @@ def _show_layers(result: CompressionResult) -> None:
             print(f"  {harm:.4f}  {name}")
 
 
-def _show_test(result: CompressionResult) -> None:
-    test = result.test
-    if test is None:
-        return
+def _show_test(test: Tested) -> None:
     drop = test.comparison.drop
-    shown = "" if drop is None else f", drop {console.points(drop.drop)} ({console.interval((drop.low, drop.high))})"
+    shown = "" if drop is None else f", drop {points(drop.drop)} ({interval((drop.low, drop.high))})"
     print(
         f"{test.best.rows} test rows, which chose nothing: FP32 {_points(test.fp32)}, best {_points(test.best)}{shown}."
     )
@@ -164,14 +164,12 @@ def _show_evaluation(one: Measured, result: CompressionResult) -> None:
     if fp32.score is not None:
         rows.append([f"{result.source.task.metric}, points", _points(fp32.score), _points(one.score)])
     for threads, (before, after) in one.evaluation.items():
-        rows.append(
-            [f"evaluation with {threads} thread{'s' if threads != '1' else ''}, s", _seconds(before), _seconds(after)]
-        )
+        rows.append([f"evaluation with {threads_text(int(threads))}, s", _seconds(before), _seconds(after)])
     console.table(f"{one.name}, before and after", ["", "FP32", "INT8"], rows)
 
 
 def _points(scored: Any) -> str:
-    return "not scored" if scored is None else console.points(scored.value)
+    return "not scored" if scored is None else points(scored.value)
 
 
 def _megabytes(size: int) -> str:

@@ -1,4 +1,4 @@
-"""What commands show: bars and tables on a terminal, plain lines elsewhere. Results on stdout, the rest on stderr."""
+"""What commands print: tables drawn on a terminal and aligned elsewhere, JSON, and the command itself."""
 
 from __future__ import annotations
 
@@ -8,98 +8,50 @@ import shlex
 import shutil
 import sys
 import sysconfig
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..progress import Advance
-
-EVERY = 10.0
-"""Seconds between two lines of progress where there is no terminal."""
-
-
-class Terminal:
-    """A bar that says what is done, what is left, and the last note."""
-
-    @contextmanager
-    def track(self, title: str, total: int) -> Iterator[Advance]:
-        """Show a bar while the block runs."""
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}", markup=False),
-        )
-        # Left to itself rich would take over standard output too, and `tersely predict … > FILE` write to the screen.
-        with Progress(*columns, console=Console(stderr=True), redirect_stdout=False) as bar:
-            job = bar.add_task(title, total=total, note="")
-            yield lambda count=1, note="": bar.update(job, advance=count, note=note)
-
-    def say(self, line: str) -> None:
-        """Write a line."""
-        sys.stderr.write(f"{line}\n")
+from ..engines.cpu import Cpu
+from ..measure.benchmark import Cell
+from ..measure.tables import aligned, cells, stand_right
+from ..progress import Progress, shown
 
 
-class Plain:
-    """A line now and then."""
-
-    @contextmanager
-    def track(self, title: str, total: int) -> Iterator[Advance]:
-        """Write a line every few seconds, and one at the end of work that took longer than two."""
-        started = last = time.monotonic()
-        done = 0
-
-        def advance(count: int = 1, note: str = "") -> None:
-            nonlocal done, last
-            done += count
-            now = time.monotonic()
-            if now - last >= EVERY and done < total:
-                last = now
-                left = (now - started) / max(done, 1) * (total - done)
-                self.say(f"{title}: {done}/{total}, about {left:.0f} s left{'  ' + note if note else ''}")
-
-        yield advance
-        took = time.monotonic() - started
-        if took >= 2.0:
-            self.say(f"{title}: done in {took:.0f} s")
-
-    def say(self, line: str) -> None:
-        """Write a line."""
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
-
-
-def progress() -> Terminal | Plain:
-    """Pick by whether a person is looking at standard error."""
-    return Terminal() if sys.stderr.isatty() else Plain()
+def progress() -> Progress:
+    """A bar on a terminal, lines elsewhere."""
+    return shown(True)
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print a table: drawn on a terminal, aligned by blanks elsewhere. Numbers stand right."""
-    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
-    right = [all(_is_number(row[i]) for row in cells if row[i]) for i in range(len(head))]
-    if sys.stdout.isatty():
-        from rich.console import Console
-        from rich.markup import escape
-        from rich.table import Table
-
-        drawn = Table(title=escape(title), title_justify="left")
-        for name, is_right in zip(head, right, strict=True):
-            drawn.add_column(escape(name), justify="right" if is_right else "left")
-        for row in cells:
-            drawn.add_row(*map(escape, row))
-        Console().print(drawn)
+    if not sys.stdout.isatty():
+        print(f"{title}\n{aligned(head, rows)}")
         return
-    widths = [max(_width(text) for text in column) for column in zip(head, *cells, strict=True)]
-    print(title)
-    for row in [list(head), *cells]:
-        print("  ".join(_set(text, width, r) for text, width, r in zip(row, widths, right, strict=True)).rstrip())
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    texts = cells(rows)
+    drawn = Table(title=escape(title), title_justify="left")
+    for name, is_right in zip(head, stand_right(texts, len(head)), strict=True):
+        drawn.add_column(escape(name), justify="right" if is_right else "left")
+    for row in texts:
+        drawn.add_row(*map(escape, row))
+    Console().print(drawn)
+
+
+def speed_table(here: Cpu, what: str, timed: Sequence[Cell]) -> None:
+    """Print timings; `what` is timed: models or graphs. Rows a second where rows were answered."""
+    head = [what, "engine", "threads", "batch", "length", "rows/s" if timed[0].rows else "ms", "×", "spread"]
+    rows = []
+    for cell in timed:
+        timing = cell.timing
+        speed = f"{cell.rows / timing.seconds:.1f}" if cell.rows else f"{1000 * timing.seconds:.2f}"
+        place = [cell.threads, cell.batch, "mixed" if cell.rows else cell.length]
+        spread = f"{timing.spread[0]:.2f} to {timing.spread[1]:.2f}"
+        rows.append([timing.model, timing.engine, *place, speed, f"{timing.ratio:.2f}", spread])
+    table(f"speed on CPU class {here.cpu_class} ({here.name}, {here.cores} cores)", head, rows)
 
 
 def emit(content: Any) -> None:
@@ -117,35 +69,3 @@ def command() -> str:
         return "tersely"
     near = os.path.relpath(script)
     return shlex.quote(str(script) if near.startswith(os.pardir) else near)
-
-
-def points(fraction: float | None) -> str:
-    """Write a fraction in points, as tables show scores.
-
-    >>> points(0.81862)
-    '81.86'
-    """
-    return "" if fraction is None else f"{100 * fraction:.2f}"
-
-
-def interval(bounds: Sequence[float] | None) -> str:
-    """Write an interval in points.
-
-    >>> interval((0.78, 0.855))
-    '78.00 to 85.50'
-    """
-    return "" if bounds is None else f"{points(bounds[0])} to {points(bounds[1])}"
-
-
-def _is_number(text: str) -> bool:
-    return text.replace(".", "").replace("×", "").replace("-", "").replace(" ", "").isdigit()
-
-
-def _width(text: str) -> int:
-    """Columns on a screen: Chinese characters take two."""
-    return sum(2 if ord(character) > 0x2E7F else 1 for character in text)
-
-
-def _set(text: str, width: int, right: bool) -> str:
-    gap = " " * (width - _width(text))
-    return gap + text if right else text + gap

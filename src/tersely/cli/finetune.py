@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from ..measure.tables import interval, points
 from ..options.data import DataOptions
 from ..tasks.options import TaskOptions
 from . import arguments as flags
@@ -29,24 +30,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Train, print."""
     model = flags.needed_model(arguments)
-    data, options = flags.take(arguments, DataOptions), flags.take(arguments, TaskOptions)
-    train, evaluation = flags.needed_rows(data, "train"), flags.needed_rows(data, "dev")
-    if arguments.max_train_rows is not None:
-        train = flags.sample(train, arguments.max_train_rows, arguments.seed)
+    train, evaluation = flags.needed_reader(arguments, "train"), flags.needed_reader(arguments, "dev")
     others = (*DataOptions.__dataclass_fields__, *TaskOptions.__dataclass_fields__)
     training = take_training_options(arguments, others)
-    from ..training.finetune import finetune
+    from ..training.call import finetune
 
     done = finetune(
         model,
-        train,
-        evaluation,
-        arguments.output_dir,
-        options=options,
-        columns=flags.columns(data),
-        training=training,
+        output_dir=arguments.output_dir,
+        train_file=train,
+        eval_file=evaluation,
+        max_train_rows=arguments.max_train_rows,
+        training_args=training,
         overwrite=arguments.overwrite,
-        progress=console.progress(),
+        progress=True,
+        **flags.shared(arguments),
     )
     scored = done.score
     if arguments.json:
@@ -55,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     print(f"{done.folder}: {done.task.name}, {done.steps} steps")
     print(
-        f"{scored.metric} {console.points(scored.value)} ({console.interval(scored.interval)}) "
+        f"{scored.metric} {points(scored.value)} ({interval(scored.interval)}) "
         f"on {scored.rows} eval rows, which also chose the checkpoint"
     )
     print(f"Next: tersely export {done.folder} --output_dir {done.folder}-artifact")

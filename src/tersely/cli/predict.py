@@ -20,7 +20,7 @@ from ..deploy.systems import SPELLINGS, Opener, opener, split_engine
 from ..engines.cpu import cpu
 from ..errors import UserError, existing, wrong_option
 from ..options.data import DataOptions
-from ..progress import SILENT
+from ..progress import shown
 from ..runtime import Predictor
 from ..runtime.predictor import local_folder
 from ..tasks import InputError, Task
@@ -42,9 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", default="auto", help=f"auto, {', '.join(SPELLINGS)}")
     parser.add_argument("--threads", type=int, help="threads of each runtime (all cores, shared by the workers)")
     parser.add_argument("--batch_size", type=int, default=16, help="rows a batch (16)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object with all answers")
-    flags.add_options(parser, DataOptions, only=flags.FORM_OPTIONS)
-    flags.add_options(parser, TaskOptions)
+    flags.add_rows_and_task(parser, flags.FORM_OPTIONS)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -58,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     _check_output(arguments)
     arguments.model = local_folder(arguments.model)
     _check_workers(arguments)
-    with opener(options, console.progress()) as open_system:
+    with opener(options, shown(True)) as open_system:
         if arguments.output:
             return _to_file(arguments, data, open_system)
         predictor = _predictor(arguments, open_system)
@@ -88,10 +86,9 @@ def _to_file(arguments: argparse.Namespace, data: DataOptions, open_system: Open
     else:
         predictor = _predictor(arguments, open_system)
         task, answering = predictor.task, bulk.one_by_one(bulk.answerer(predictor, form))
-    shown = console.progress() if arguments.file else SILENT
     source = _rows(arguments, data, task)
     mark = bulk.fingerprint(arguments.model, task, form, arguments.engine, arguments.batch_size)
-    rows = bulk.answer_file(source, output, task, form, mark, answering, shown)
+    rows = bulk.answer_file(source, output, task, form, mark, answering, shown(bool(arguments.file)))
     if arguments.json:
         console.emit({"output": arguments.output, "rows": rows})
     return 0
@@ -125,7 +122,7 @@ def _rows(arguments: argparse.Namespace, data: DataOptions, task: Task) -> bulk.
 
 def _from_file(arguments: argparse.Namespace, data: DataOptions, predictor: Predictor) -> Iterator[dict[str, Any]]:
     rows = bulk.RowFile.checked(arguments.file, predictor.task, flags.columns(data), data.header)
-    with console.progress().track("predict", rows.rows) as advance:
+    with shown(True).track("predict", rows.rows) as advance:
         for part in rows:
             yield from (answer.as_json() for answer in predictor.answers(part.examples))
             advance(len(part.examples))
@@ -137,7 +134,7 @@ def _from_lines(predictor: Predictor) -> Iterator[dict[str, Any]]:
         for part in bulk.LineRows(_lines(sys.stdin), partial(_example, predictor.task)):
             yield from (answer.as_json() for answer in predictor.answers(part.examples))
         return
-    console.progress().say("Type a text a line; end with Ctrl-D.")
+    shown(True).say("Type a text a line; end with Ctrl-D.")
     for number, line in _lines(sys.stdin):
         (answer,) = predictor.answers([_example(predictor.task, number, line)])
         yield answer.as_json()

@@ -7,25 +7,16 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ..errors import UserError, nearest
-from . import arguments as flags
+from ..options.flags import add_options, typed_options
+from ..options.training import TrainingOptions
 
-TRAINING = {
-    "num_train_epochs": (float, "passes over the training rows (3)"),
-    "max_steps": (int, "stop after so many steps"),
-    "per_device_train_batch_size": (int, "rows a training step (8)"),
-    "per_device_eval_batch_size": (int, "rows a batch when scoring (16)"),
-    "gradient_accumulation_steps": (int, "batches a step (1)"),
-    "learning_rate": (float, "peak learning rate (5e-5)"),
-    "weight_decay": (float, "weight decay (0)"),
-    "warmup_steps": (float, "steps of warm-up, or a share of all steps below 1 (0)"),
-    "warmup_ratio": (float, "steps of warm-up as a share of all steps (0)"),
-    "device": (str, "cpu or gpu (the best there is)"),
-    "optim": (str, "adamw, sgd, adafactor … (adamw)"),
-    "lr_scheduler_type": (str, "linear, cosine, constant … (linear)"),
-    "save_steps": (int, "score and save every so many steps (every epoch)"),
-    "logging_steps": (int, "how often the loss is taken (10)"),
-    "seed": (int, "seed (42)"),
+USUAL = TrainingOptions.__dataclass_fields__
+OF_FINETUNE = {
+    "per_device_eval_batch_size": "rows a batch when scoring (16)",
+    "save_steps": "score and save every so many steps (every epoch)",
+    "logging_steps": "how often the loss is taken (10)",
 }
+"""Where fine-tuning has other defaults than `dynabert` and `qat`."""
 
 
 def add_training_options(
@@ -33,15 +24,10 @@ def add_training_options(
     title: str = "training",
     *,
     without: Collection[str] = (),
-    told: Mapping[str, str] | None = None,
+    helps: Mapping[str, str] = OF_FINETUNE,
 ) -> None:
-    """Give the parser a flag for each of the usual options; `told`: help that differs from the usual."""
-    group = parser.add_argument_group(title)
-    for name, (kind, help_) in TRAINING.items():
-        if name not in without:
-            group.add_argument(f"--{name}", type=kind, help=(told or {}).get(name, help_))
-    truth: dict[str, Any] = {"type": flags.truth, "nargs": "?", "const": True, "metavar": "true|false"}
-    group.add_argument("--bf16", help="train in bf16, on CPUs that have it", **truth)
+    """Give the parser a flag for each of the usual options; `helps`: texts that differ from the declared ones."""
+    add_options(parser, TrainingOptions, only=set(USUAL) - set(without), title=title, helps=helps)
 
 
 def take_training_options(
@@ -51,17 +37,16 @@ def take_training_options(
 
     What is no option of anybody's is refused, with the nearest that is.
     """
-    names = [name for name in (*TRAINING, "bf16") if name not in without]
-    typed = {name: getattr(arguments, name) for name in names}
-    given = {name: value for name, value in typed.items() if value is not None}
-    return {**given, **read_more(arguments.rest, others)}
+    typed = typed_options(arguments, TrainingOptions)
+    usual = {name: value for name, value in typed.items() if name not in without}
+    return {**usual, **read_more(arguments.rest, others)}
 
 
 def training_names() -> list[str]:
     """All options of training: transformers' own, and the two that it has no name for."""
     from transformers import TrainingArguments
 
-    return [*dict.fromkeys((*TRAINING, *TrainingArguments.__dataclass_fields__))]
+    return [*dict.fromkeys((*USUAL, *TrainingArguments.__dataclass_fields__))]
 
 
 def read_more(words: list[str], others: Iterable[str]) -> dict[str, Any]:
@@ -79,7 +64,7 @@ def read_more(words: list[str], others: Iterable[str]) -> dict[str, Any]:
     known = TrainingArguments.__dataclass_fields__
     for name in names:
         if name not in known:
-            hint = nearest(f"--{name}", [f"--{option}" for option in (*known, *TRAINING, *others)])
+            hint = nearest(f"--{name}", [f"--{option}" for option in (*known, *USUAL, *others)])
             raise UserError(f"There is no option '--{name}'.", hint=hint, option=name)
     complaint = io.StringIO()
     try:

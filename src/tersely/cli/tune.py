@@ -6,6 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
+from ..measure.benchmark import threads_text
 from ..measure.tune import BATCH_SIZES, Tuned, tune
 from ..runtime.predictor import local_folder
 from . import arguments as flags
@@ -56,20 +57,11 @@ def as_json(done: Tuned) -> dict[str, Any]:
 
 
 def _print(done: Tuned) -> None:
-    head = ["graph", "engine", "threads", "batch", "length", "ms", "×", "spread"]
-    rows = []
-    for cell in done.cells:
-        timing = cell.timing
-        spread = f"{timing.spread[0]:.2f} to {timing.spread[1]:.2f}"
-        numbers = [cell.threads, cell.batch, cell.length, f"{1000 * timing.seconds:.2f}", f"{timing.ratio:.2f}"]
-        rows.append([timing.model, timing.engine, *numbers, spread])
-    here = done.cpu
-    console.table(f"speed on CPU class {here.cpu_class} ({here.name}, {here.cores} cores)", head, rows)
+    console.speed_table(done.cpu, "graph", done.cells)
     for name, reason in done.left_out.items():
         print(f"left out: {name}: {reason}")
     for chosen in done.chosen:
-        threads = f"{chosen.threads} thread{'s' if chosen.threads > 1 else ''}"
         same = f"{chosen.graph} {chosen.engine}" == chosen.before
         gain = "as before" if same else f"{chosen.gain:.2f} × {chosen.before}"
-        print(f"{threads}: {chosen.graph} on {chosen.engine}, {gain}")
+        print(f"{threads_text(chosen.threads)}: {chosen.graph} on {chosen.engine}, {gain}")
     print(f"Remembered in {done.place}: engine 'auto' takes it from now on.")

@@ -12,7 +12,8 @@ import onnx
 from .. import __version__, engines, tasks
 from .. import artifact as artifacts
 from ..artifact import Artifact, Graph, Manifest, sha256
-from ..deploy.export import GRAPH, export, pack
+from ..deploy.export import GRAPH
+from ..deploy.from_model import pack, write_artifact
 from ..deploy.probe import probe_batches, probe_examples, probe_features, write_probe
 from ..errors import UserError
 from ..graphs.first_position import keep_first_position
@@ -149,7 +150,7 @@ def open_made(folder: ModelFolder, parent: Parent, place: Path, run: Run) -> Par
 
 def _export(folder: ModelFolder, place: Path, input_dtype: str, progress: Progress) -> tuple[Artifact, Any, str]:
     """The artifact, its graph in plain form, and the digest of that file."""
-    fp32 = export(folder, place, input_dtype=input_dtype, progress=progress).artifact
+    fp32 = write_artifact(folder, place, input_dtype=input_dtype, progress=progress).artifact
     proto = unfold(onnx.load(fp32.path(GRAPH)))
     keep_first_position(proto)
     return fp32, proto, sha256(fp32.path(GRAPH))

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import Failure
 from ..measure.score import Score
+from ..measure.tables import aligned, points
 from ..report import REPORTS
 from .choice import Choice, Measured
 from .divide import DividedRows
@@ -16,7 +17,7 @@ from .evaluator import Baseline, Tested
 from .parents import Parent
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CompressionResult:
     """The best artifact, everything that was tried, the rule that chose, and what it was all measured with.
 
@@ -30,9 +31,9 @@ class CompressionResult:
     candidates: tuple[Measured, ...]
     choice: Choice
     fp32: Baseline
-    rows: DividedRows = field(repr=False)
-    source: Parent = field(repr=False)
-    parents: tuple[Parent, ...] = field(repr=False)
+    rows: DividedRows
+    source: Parent
+    parents: tuple[Parent, ...]
     pareto: tuple[str, ...]
     output_dir: Path
     same: Mapping[str, str]
@@ -43,7 +44,7 @@ class CompressionResult:
     max_drop: float | None = None
     met: bool = True
     """Whether the drop is at most `max_drop`; True where none was asked for."""
-    settings: Mapping[str, Any] = field(repr=False, default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     """What was asked for and with which versions, in plain types."""
 
     @property
@@ -77,13 +78,18 @@ class CompressionResult:
         """The report of the run, a page for a browser."""
         return self.output_dir / REPORTS[0]
 
-    def __str__(self) -> str:
-        """One line for FP32 and one for each candidate, the best first."""
-        lines = [_line("FP32", self.fp32.score, self.fp32.size, {})]
+    def __repr__(self) -> str:
+        """A small table: FP32 and each candidate, the best first, with score and drop in points."""
+        head = ["", self.source.task.metric, "drop", "MB", *(f"× FP32, batch {batch}" for batch in self.fp32.seconds)]
+        rows = [["FP32", _points(self.fp32.score), "", f"{self.fp32.size / 1e6:.2f}", *("1.00" for _ in head[4:])]]
         for one in sorted(self.candidates, key=lambda one: one.name != self.best.name):
             name = f"{one.name} (best)" if one.name == self.best.name else one.name
-            lines.append(_line(name, one.score, one.size, self.speeds[one.name]))
-        return "\n".join(lines)
+            drop = one.comparison.drop
+            speeds = [f"{ratio:.2f}" for ratio in self.speeds[one.name].values()]
+            rows.append(
+                [name, _points(one.score), points(drop.drop if drop else None), f"{one.size / 1e6:.2f}", *speeds]
+            )
+        return aligned(head, rows)
 
     def expect_met(self) -> None:
         """Fail where the drop could not be kept to `max_drop`."""
@@ -97,7 +103,5 @@ class CompressionResult:
             )
 
 
-def _line(name: str, score: Score | None, size: int, speed: Mapping[int, float]) -> str:
-    scored = "not scored" if score is None else f"{score.metric} {score.value:.4f}"
-    faster = [f"{ratio:.2f} × FP32 at batch {batch}" for batch, ratio in speed.items()]
-    return ", ".join([f"{name}: {scored}", f"{size / 1e6:.1f} MB", *faster])
+def _points(score: Score | None) -> str:
+    return "not scored" if score is None else points(score.value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,6 @@ from ..options.effects import check, check_training, resolve, trains
 from ..progress import SILENT, Progress
 from ..report import draw_reports
 from ..strategy import Plan, check_rows
-from ..tasks.options import TaskOptions
-from ..training.loss_settings import Criterion
 from .candidate import Candidate, link_artifact, seal_candidate
 from .choice import ROUNDING, Measured, choose, pareto
 from .divide import Data, UnreadData, divide_rows
@@ -29,10 +27,10 @@ from .make_parents import check_int8_training, check_pruning, make_parents
 from .output import OutputFolder
 from .parents import Origin, Run, find_origin, open_origin
 from .report import as_json
+from .request import Request
 from .result import CompressionResult
-from .settings import settings
 
-__all__ = ["CompressionResult", "Data", "UnreadData", "compress"]
+__all__ = ["CompressionResult", "Data", "Request", "UnreadData", "compress"]
 
 SMALLEST = 0.25
 """What a candidate takes of the FP32 model's size, at least."""
@@ -40,45 +38,27 @@ TRAINING = 4
 """How many times the model's size a training takes at least: a checkpoint has weights and two moments of each."""
 
 
-def compress(
-    model: str | Path | Origin | None,
-    output_dir: str | Path,
-    data: Data | UnreadData,
-    options: CompressOptions | None = None,
-    *,
-    training: Mapping[str, Any] | None = None,
-    task_options: TaskOptions | None = None,
-    given: Set[str] = frozenset(),
-    overwrite: bool = False,
-    progress: Progress = SILENT,
-    criterion: Criterion | None = None,
-    command: Sequence[str] | None = None,
-) -> CompressionResult:
-    """Make a fine-tuned model smaller in every way that the options ask for, and keep the best.
+def compress(request: Request, progress: Progress = SILENT) -> CompressionResult:
+    """Make a fine-tuned model smaller in every way that the request's options ask for, and keep the best.
 
-    `model`: a folder, or what `find_origin` would make of it. `data` holds the rows that train, calibrate, choose and
-    report; those that are not read yet are read once options, output folder and model have been checked. `training`:
-    options of transformers, for plans that train; `criterion`: the user's loss in the place of the task's own. `given`:
-    names of options that the user set; those that can have no effect are refused. Needs a few minutes for a small
-    encoder, with `dynabert` and `qat` their training besides; the model folder is not changed. A run that was killed
-    while it trained, or later, goes on from there when it is started again. `command`: the words that were typed, for
-    those who want to run it again.
+    Needs a few minutes for a small encoder, with `dynabert` and `qat` their training besides; the model folder is not
+    changed. A run that was killed while it trained, or later, goes on from there when it is started again.
     """
-    options, training = options or CompressOptions(), training or {}
+    options, training, criterion = request.options, request.training, request.criterion
     plans, notes = resolve(options, options.plans())
-    scored = data.evaluation is not None
-    _check_columns(data)
-    check(options, plans, given, scored=scored, bounds=(-math.inf, math.inf))
+    scored = request.data.evaluation is not None
+    _check_columns(request.data)
+    check(options, plans, request.set_options, scored=scored, bounds=(-math.inf, math.inf))
     check_training(training, plans)
-    check_rows(plans, train=data.train is not None, evaluation=scored)
-    output = OutputFolder(output_dir, overwrite=overwrite)
-    origin = model
+    check_rows(plans, train=request.data.train is not None, evaluation=scored)
+    output = OutputFolder(request.output_dir, overwrite=request.overwrite)
+    origin = request.model
     if not isinstance(origin, Origin):
-        origin = find_origin(origin, options.input_infer_model_path, task_options or TaskOptions())
+        origin = find_origin(origin, options.input_infer_model_path, request.task_options)
     task = origin.folder.task
-    check(options, plans, given, scored=scored, bounds=task.metrics[task.metric].bounds)
-    data = data.read() if isinstance(data, UnreadData) else data
-    asked = settings(options, data, given=given, training=training, task_options=task_options, command=command)
+    check(options, plans, request.set_options, scored=scored, bounds=task.metrics[task.metric].bounds)
+    data = request.data.read() if isinstance(request.data, UnreadData) else request.data
+    asked = request.settings(data)
     rows = divide_rows(data, origin.folder, options, plans)
     smaller = check_pruning(origin.folder, options, plans, training)
     check_int8_training(origin.folder, options, plans, training)

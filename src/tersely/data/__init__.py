@@ -3,11 +3,12 @@
 from .dataset import from_dataset
 from .labels import discover_labels, labels_beside
 from .locate import find_split, locate, split_file
-from .read import FORMATS, iter_records, read, read_dataset
+from .read import FORMATS, RowSource, iter_records, read, read_dataset, rows_of
 from .rows import Rows
 
 __all__ = [
     "FORMATS",
+    "RowSource",
     "Rows",
     "discover_labels",
     "find_split",
@@ -17,5 +18,6 @@ __all__ = [
     "locate",
     "read",
     "read_dataset",
+    "rows_of",
     "split_file",
 ]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError, existing, nearest
 from . import clue, conll, glue, json, parquet, squad
+from .dataset import from_dataset
 from .lines import beginning, text_records
 from .locate import known_names, known_task, locate, plain, split_file, task_of
 from .rows import Rows
@@ -72,6 +73,23 @@ def read(
     if not rows:
         raise UserError("The file holds no rows.", where=str(file))
     return rows
+
+
+RowSource = str | Path | Rows | Iterable[Mapping[str, Any]] | Callable[[], Rows]
+"""What public functions take for rows: a file, a `datasets.Dataset`, a list of mappings, or what reads rows."""
+
+
+def rows_of(source: RowSource, header: bool | None = None) -> Rows:
+    """Read the rows of a source; `header` is for csv and tsv files.
+
+    >>> rows_of([{"text": "good", "label": "yes"}]).records
+    ({'text': 'good', 'label': 'yes'},)
+    """
+    if isinstance(source, (str, Path)):
+        return read(existing(source, "file"), header=header)
+    if isinstance(source, Rows):
+        return source
+    return source() if callable(source) else from_dataset(source)
 
 
 def iter_records(

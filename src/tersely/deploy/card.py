@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from ..artifact import Graph, Manifest, Provenance
+from ..engines import REFERENCE
 from ..measure.score import Score
 from ..strategy import PRUNERS
 from ..tasks import facts_of
@@ -42,7 +43,7 @@ def card(name: str, manifest: Manifest, *, at_run_time: bool = False) -> str:
         ("model type", manifest.model_type),
         ("strategy", manifest.strategy),
         ("inputs", f"{', '.join(manifest.inputs)} ({manifest.input_dtype})"),
-        ("longest input", f"{task['max_seq_length']} pieces"),
+        ("longest input", f"{task['max_seq_length']} tokens"),
     ]
     if task.get("outputs"):
         rows.append(("outputs", ", ".join(task["outputs"])))
@@ -172,7 +173,7 @@ def score_line(score: Mapping[str, Any] | None) -> str:
     return f"{score['metric']} {value} on {score['rows']} {score['on']}, {score['engine']}"
 
 
-def score_note(scored: Score, engine: str = "onnxruntime") -> dict[str, Any]:
+def score_note(scored: Score, engine: str = REFERENCE) -> dict[str, Any]:
     """What a manifest says of a score."""
     return {
         "metric": scored.metric,

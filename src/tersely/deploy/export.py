@@ -1,110 +1,207 @@
-"""From a fine-tuned model folder to an FP32 artifact: the shortest way through the house."""
+"""`tersely.export`: a model folder as an artifact that runs without torch, or in the form of another program."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from .. import __version__, engines, tasks
 from .. import artifact as artifacts
-from ..artifact import Artifact, Graph, Manifest
-from ..atomic import atomic_folder, check_destination
-from ..engines.engine import INPUTS
-from ..engines.torch import TorchEngine, input_names
-from ..graphs.agree import allowed
-from ..graphs.export import check_input_dtype, difference, export_onnx, weights_file
-from ..measure.score import Score, score
-from ..models.folder import ModelFolder, read_tokenizer
-from ..models.torch_folder import quiet_transformers
-from ..progress import SILENT, Progress
-from ..runtime import Predictor
-from .card import card, score_note
-from .probe import probe_batches, probe_examples, probe_features, write_probe
+from .. import engines
+from ..artifact import Artifact
+from ..atomic import check_destination
+from ..data import RowSource, rows_of
+from ..errors import UserError, existing, refuse_idle
+from ..measure.score import Score
+from ..measure.tables import interval, points
+from ..models.folder import open_folder
+from ..progress import Progress, shown
+from ..runtime.predictor import local_folder
+from ..tasks import Task, from_json
+from ..tasks.options import TaskOptions
+from .layouts import Layout, OpenVinoLayout, TritonLayout, lay_out
+from .probe import probe_examples
+from .systems import task_and_columns
 
 GRAPH = "onnx/model.onnx"
 """Where optimum and transformers.js look for an FP32 graph."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Exported:
-    """The artifact, the largest |Δlogit| against torch on the probe's rows by engine, and the score if there is one."""
+    """What `tersely.export` wrote, and how far it is from what it was made of.
+
+    Attributes:
+        artifact: The folder, opened: `artifact.folder`, `artifact.manifest`.
+        parity: The largest difference of a logit from `reference` on the probe's rows, by engine.
+        score: The score on the rows; None where none were given.
+        reference: What it was compared with: "torch", or the graph of the artifact that it was made of.
+    """
 
     artifact: Artifact
-    parity: dict[str, float]
+    parity: Mapping[str, float]
     score: Score | None
+    reference: str = "torch"
+
+    @property
+    def size(self) -> int:
+        """Bytes of the graphs and their weights."""
+        return sum(self.artifact.loaded_bytes(graph) for graph in self.artifact.manifest.graphs)
+
+    def __repr__(self) -> str:
+        """The folder, its task and size; the differences; the score."""
+        task = self.artifact.manifest.task["name"]
+        apart = ", ".join(f"{name} {value:.1e}" for name, value in self.parity.items())
+        lines = [
+            f"{self.artifact.folder}: {task}, graph {self.size / 1e6:.1f} MB",
+            f"largest difference of a logit from {self.reference}: {apart}",
+        ]
+        if self.score is not None:
+            lines.append(f"{self.score.metric} {points(self.score.value)} ({interval(self.score.interval)})")
+        return "\n".join(lines)
+
+    def as_json(self) -> dict[str, Any]:
+        """Give plain types, as `tersely export --json` prints them."""
+        manifest = self.artifact.manifest
+        return {
+            "graph": manifest.graphs[0].path,
+            "task": manifest.task["name"],
+            "max_abs_logit_difference": self.parity,
+            "size_mb": self.size / 1e6,
+            "score": manifest.score,
+        }
 
 
 def export(
-    folder: ModelFolder,
-    output_dir: str | Path,
+    model: str | Path,
     *,
-    input_dtype: str = "int64",
-    examples: Sequence[Any] | None = None,
+    output_dir: str | Path,
+    openvino: bool = False,
+    triton: bool | str = False,
+    input_dtype: Literal["int64", "int32"] | None = None,
+    eval_file: RowSource | None = None,
     overwrite: bool = False,
-    progress: Progress = SILENT,
+    header: bool | None = None,
+    task: str | None = None,
+    metric: str | None = None,
+    max_seq_length: int | None = None,
+    doc_stride: int | None = None,
+    n_best_size: int | None = None,
+    max_answer_length: int | None = None,
+    max_query_length: int | None = None,
+    null_score_diff_threshold: float | None = None,
+    no_answer: bool | None = None,
+    answer_language: Literal["auto", "en", "zh"] | None = None,
+    text_column: str | None = None,
+    text_pair_column: str | None = None,
+    label_column: str | None = None,
+    words_column: str | None = None,
+    tags_column: str | None = None,
+    question_column: str | None = None,
+    context_column: str | None = None,
+    answers_column: str | None = None,
+    progress: Progress | bool | None = None,
 ) -> Exported:
-    """Write an artifact; `examples` (labelled rows) give it a score and its probe.
+    """Turn a fine-tuned model folder into an artifact that runs without torch, or an artifact into a form for others.
 
-    The graph is compared with torch on real inputs and refused if it disagrees (`graphs.agree.allowed`).
+    The graph is compared with torch on real inputs, and refused if it disagrees.
+
+    Args:
+        model: A fine-tuned transformers folder; for `openvino` and `triton` an artifact too, also `hub:owner/name`.
+        output_dir: Where the artifact goes.
+        openvino: Write OpenVINO's own form, `openvino_model.xml` and `.bin`.
+        triton: Write a Triton model repository, in which the model has this name; True: as its folder.
+        input_dtype: The type of the graph's inputs ("int64").
+        eval_file: Labelled rows, which give it a score: a file, a `datasets.Dataset`, or a list of mappings.
+        overwrite: Replace an earlier result in `output_dir`.
+        header: Whether a csv or tsv file begins with the names of its columns (found out).
+        task: The task, where the model folder does not say it.
+        metric: The metric that is the score (the task's own).
+        max_seq_length: Tokens that a sequence may have (128; question answering 384).
+        doc_stride: Tokens that two windows of one context share.
+        n_best_size: Starts and ends to look at for an answer.
+        max_answer_length: Tokens that an answer may have.
+        max_query_length: Tokens that a question may have.
+        null_score_diff_threshold: How much better "no answer" must be to be given.
+        no_answer: Whether questions may have no answer, as in SQuAD 2.
+        answer_language: "auto", "en" (SQuAD's rule) or "zh" (CMRC 2018's rule).
+        text_column: The column of the text.
+        text_pair_column: The column of the second text.
+        label_column: The column of the label.
+        words_column: The column of the words.
+        tags_column: The column of the tags.
+        question_column: The column of the question.
+        context_column: The column of the context.
+        answers_column: The column of the answers.
+        progress: A `Progress` of your own; None shows a bar on a terminal, False nothing.
+
+    Returns:
+        An `Exported`: the artifact, how far its logits are from torch's by engine, and the score.
+
+    Raises:
+        UserError: Where the model, the rows or an option cannot be taken, or `output_dir` is not empty.
+        Failure: Where the graph does not give the model's answers.
+
+    Example:
+        >>> export("no/such/folder", output_dir="artifact")
+        Traceback (most recent call last):
+        tersely.errors.UserError: no/such/folder: There is no such model folder. Check the path.
     """
-    check_destination(output_dir, overwrite=overwrite)
-    check_input_dtype(input_dtype)
-    module = folder.load()
-    task, encoder = folder.task, folder.encoder
-    probed = probe_features(task, encoder, probe_examples(task, examples))
-    batches = probe_batches(probed, encoder.pad_id)
-    with atomic_folder(output_dir, overwrite=overwrite) as scratch, progress.track("export", 3) as advance:
-        graph = scratch / GRAPH
-        unusual = not set(input_names(module)) <= set(INPUTS)
-        export_onnx(module, graph, input_dtype=input_dtype, sample=batches if unusual else None, check=batches)
-        advance(1, "scored and compared with torch")
-        runners = {name: engines.load(name, graph) for name in engines.installed(engines.GRAPH_ENGINES)}
-        found = {name: difference(module, runner, batches) for name, runner in runners.items()}
-        scored = score(Predictor(task, encoder, runners[engines.REFERENCE]), examples) if examples else None
-        advance(1, "packed")
-        write_probe(scratch / "probe.npz", probed, encoder.pad_id, fp32=TorchEngine(module))
-        manifest = Manifest(
-            task=tasks.to_json(task),
-            model_type=str(folder.config["model_type"]),
-            inputs=input_names(module),
-            input_dtype=input_dtype,
-            pad_token_id=encoder.pad_id,
-            graphs=(Graph(GRAPH, _agreeing(found), "fp32", data=_beside(graph, scratch)),),
-            score=score_note(scored) if scored else None,
-            provenance=folder.provenance,
-            tersely_version=__version__,
-        )
-        pack(scratch, folder, manifest)
-        advance(1)
-    return Exported(artifacts.read(output_dir), {name: off for name, (off, _) in found.items()}, scored)
+    arguments = locals()
+    options, columns = task_and_columns(arguments)
+    if openvino and triton is not False:
+        raise UserError("The options 'openvino' and 'triton' are two forms.", hint="Export once for each.")
+    source, bar = existing(local_folder(model), "model folder"), shown(progress)
+    packed = artifacts.is_artifact(source)
+    if packed:
+        refuse_idle(arguments, TaskOptions.__dataclass_fields__, "a model folder")
+        refuse_idle(arguments, ["input_dtype"], "a model folder")
+
+    def examples(task: Task) -> list[Any] | None:
+        return None if eval_file is None else task.read(rows_of(eval_file, header), columns, labelled=True)
+
+    layout: Layout | None = OpenVinoLayout() if openvino else None
+    if triton is not False:
+        layout = TritonLayout(triton if isinstance(triton, str) and triton else source.resolve().name)
+    if layout is None and packed:
+        raise UserError("This is an artifact already.", where=str(source), hint="Other forms: --openvino, --triton.")
+    # Before the export, which takes long.
+    place = Path(output_dir)
+    check_destination(place if layout is None else layout.place(place), overwrite=overwrite)
+    if layout is None:
+        from .from_model import write_artifact
+
+        folder = open_folder(source, options)
+        rows, dtype = examples(folder.task), input_dtype or "int64"
+        return write_artifact(folder, place, input_dtype=dtype, examples=rows, overwrite=overwrite, progress=bar)
+    engines.warm(layout.engine)
+    with _opened(source, options, input_dtype or "int64", examples, bar) as opened:
+        rows = examples(from_json(opened.manifest.task))
+        done = lay_out(opened, place, layout, examples=rows, overwrite=overwrite, progress=bar)
+    return Exported(done.artifact, {layout.engine: done.difference}, done.score, done.source.path)
 
 
-def _beside(graph: Path, folder: Path) -> tuple[str, ...]:
-    """The file that holds a graph's weights, if one file cannot hold both."""
-    weights = weights_file(graph)
-    return (weights.relative_to(folder).as_posix(),) if weights.exists() else ()
+@contextmanager
+def _opened(
+    source: Path,
+    options: TaskOptions,
+    input_dtype: str,
+    examples: Callable[[Task], list[Any] | None],
+    progress: Progress,
+) -> Iterator[Artifact]:
+    """The artifact that was named, or that of the model folder, which is gone afterwards."""
+    if artifacts.is_artifact(source):
+        yield artifacts.read(source)
+        return
+    from .from_model import write_artifact
 
-
-def _agreeing(found: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
-    """The engines to offer, by how far each is off and the largest logit: not one that was seen to disagree here."""
-    agrees = {name: off <= allowed(largest) for name, (off, largest) in found.items()}  # NaN does not
-    return tuple(name for name in engines.GRAPH_ENGINES if agrees.get(name, True))
-
-
-def pack(scratch: Path, folder: ModelFolder, manifest: Manifest) -> None:
-    """Put tokenizer, if there is one, config and card beside the graph, then seal the folder."""
-    if folder.template is None:
-        with quiet_transformers():
-            read_tokenizer(folder.path).save_pretrained(scratch / "tokenizer")
-        shutil.copyfile(scratch / "tokenizer" / "tokenizer_config.json", scratch / "tokenizer_config.json")
-        shutil.rmtree(scratch / "tokenizer")
-    elif (folder.path / "tokenizer_config.json").is_file():
-        shutil.copyfile(folder.path / "tokenizer_config.json", scratch / "tokenizer_config.json")
-    if folder.encoder.reads_text:
-        (scratch / "tokenizer.json").write_text(folder.encoder.to_json(), encoding="utf-8")
-    shutil.copyfile(folder.path / "config.json", scratch / "config.json")
-    (scratch / "README.md").write_text(card(folder.name, manifest), encoding="utf-8")
-    artifacts.seal(scratch, manifest)
+    folder = open_folder(source, options)
+    rows = examples(folder.task)
+    # The rows of the probe alone: what is scored is the form that is written.
+    probed = probe_examples(folder.task, rows) if rows else None
+    with tempfile.TemporaryDirectory(prefix="tersely-") as scratch:
+        place = Path(scratch) / source.resolve().name
+        yield write_artifact(folder, place, input_dtype=input_dtype, examples=probed, progress=progress).artifact

@@ -19,7 +19,7 @@ from ..models.load import load_model
 from ..models.positions import longest
 from ..progress import SILENT, Progress
 from ..runtime import Predictor
-from ..tasks import Task, from_json, to_json
+from ..tasks import Columns, Task, from_json, to_json
 from ..tasks.options import TaskOptions
 
 SPELLINGS = (
@@ -37,10 +37,15 @@ class System:
     engine: str
     source: Path
     predictor: Predictor
-    longest: int | None
-    """Pieces that the model has positions for; None: any number."""
+    folder: Path
+    """Where its config lies."""
     size: int
     """Bytes on disk that the engine reads: the graph and the files with its weights, or the folder's weights."""
+
+    @property
+    def longest(self) -> int | None:
+        """How many tokens the model has positions for; None: any number."""
+        return longest(read_config(self.folder))
 
 
 @dataclass
@@ -66,40 +71,42 @@ class Opener:
 
     def task(self, path: str | Path) -> Task:
         """The task of an artifact, with the options given now; no engine is loaded."""
-        opened = artifacts.read(path)
-        return self._task(opened, read_config(opened.folder))
+        return self._task(artifacts.read(path))
 
     def _artifact(
         self, path: Path, opened: Artifact, engine: str, precision: str | None, threads: int | None
     ) -> System:
         graph, name = runtime.choose(opened, engine, threads, precision)
-        config = read_config(opened.folder)
-        task = self._task(opened, config)
-        source = opened.path(graph.path)
+        task, source = self._task(opened), opened.path(graph.path)
         runner = engines.load(name, source, threads=threads, precision=precision or graph.precision)
         shown = f"{name}-{precision}" if precision else name
         predictor = Predictor(task, runtime.open_encoder(opened), runner)
-        return System(path.resolve().name, shown, source, predictor, longest(config), opened.loaded_bytes(graph))
+        return System(path.resolve().name, shown, source, predictor, opened.folder, opened.loaded_bytes(graph))
 
-    def _task(self, opened: Artifact, config: Mapping[str, Any]) -> Task:
+    def _task(self, opened: Artifact) -> Task:
         """Let options given now win over what the artifact was made with."""
-        settings = to_json(from_json(opened.manifest.task))
-        return make_task(settings.pop("name"), settings, self.options, config, where=str(opened.folder))
+        task = from_json(opened.manifest.task)
+        if self.options == TaskOptions():
+            return task
+        settings = to_json(task)
+        where = str(opened.folder)
+        return make_task(settings.pop("name"), settings, self.options, read_config(opened.folder), where=where)
 
     def _folder(self, path: Path, threads: int | None) -> System:
         opened = open_folder(path, self.options)
         runner = engines.load("torch", load_model(path), threads=threads)
         predictor = Predictor(opened.task, opened.encoder, runner)
         size = sum(file.stat().st_size for file in path.iterdir() if file.suffix in (".safetensors", ".bin"))
-        return System(path.resolve().name, "torch", path, predictor, longest(opened.config), size)
+        return System(path.resolve().name, "torch", path, predictor, path, size)
 
     def _export(self, path: Path) -> Artifact:
-        from .export import export
+        from .from_model import write_artifact
 
         if path not in self.exported:
             self.progress.say(f"{path} is a model folder: exporting it to ONNX first.")
             scratch = Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
-            done = export(open_folder(path, self.options), scratch / path.resolve().name, progress=self.progress)
+            folder = open_folder(path, self.options)
+            done = write_artifact(folder, scratch / path.resolve().name, progress=self.progress)
             self.exported[path] = done.artifact
         return self.exported[path]
 
@@ -121,6 +128,13 @@ def split_engine(spelling: str) -> tuple[str, str | None]:
     if spelling != "auto" and spelling not in SPELLINGS:
         raise UserError(f"There is no engine '{spelling}'.", hint=nearest(spelling, SPELLINGS))
     return base, precision or None
+
+
+def task_and_columns(arguments: Mapping[str, Any]) -> tuple[TaskOptions, Columns]:
+    """Take the options of the task and the names of columns out of a public function's arguments."""
+    options = {name: arguments[name] for name in TaskOptions.__dataclass_fields__}
+    columns = {name: arguments[f"{name}_column"] for name in Columns.__dataclass_fields__}
+    return TaskOptions(**options), Columns(**columns)
 
 
 def tokenize_with(threads: int) -> None:

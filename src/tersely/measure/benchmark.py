@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..engines.engine import Batch
-from ..errors import UserError
+from ..errors import UserError, wrong_option
 from ..progress import SILENT, Progress
 from ..tasks import Feature
 
@@ -44,6 +44,20 @@ class Timing:
     ratio: float
     spread: tuple[float, float]
     rounds: int
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A timing, and what it was taken with.
+
+    `length`: tokens a row of a batch; None where the rows of a file, so many `rows`, were answered, texts to answers.
+    """
+
+    threads: int
+    batch: int
+    length: int | None
+    timing: Timing
+    rows: int | None = None
 
 
 def alternate(
@@ -86,6 +100,24 @@ def alternate(
     ]
 
 
+def check_grid(seconds: float, **numbers: Sequence[int]) -> None:
+    """Refuse a time and numbers, by their options, that nothing can be timed with."""
+    for option, values in numbers.items():
+        if min(values, default=0) < 1:
+            raise wrong_option(option, f"must hold numbers of at least 1. Got {min(values, default='none')}.")
+    if not 0 < seconds < float("inf"):
+        raise wrong_option("seconds", f"must be above 0. Got {seconds}.")
+
+
+def threads_text(count: int) -> str:
+    """Say a number of threads.
+
+    >>> threads_text(1), threads_text(2)
+    ('1 thread', '2 threads')
+    """
+    return "1 thread" if count == 1 else f"{count} threads"
+
+
 def full_batch(rows: int, length: int, vocab_size: int, seed: int = 0, like: Feature | None = None) -> Batch:
     """A batch of random tokens without padding. `like`: whose further inputs are repeated in every row."""
     shape = (rows, length)
@@ -97,8 +129,8 @@ def full_batch(rows: int, length: int, vocab_size: int, seed: int = 0, like: Fea
     }
     for name, value in (like.more if like is not None else {}).items():
         if like is not None and name not in batch:
-            a_piece = value.ndim > 0 and len(value) == len(like)
-            one = np.resize(value, (length, *value.shape[1:])) if a_piece else value
+            a_token = value.ndim > 0 and len(value) == len(like)
+            one = np.resize(value, (length, *value.shape[1:])) if a_token else value
             batch[name] = np.broadcast_to(one, (rows, *one.shape)).copy()
     return batch
 

@@ -15,7 +15,7 @@ from .. import artifact as artifacts
 from .. import engines
 from ..artifact import Artifact, Graph
 from ..engines.engine import INPUTS, Engine
-from ..errors import Failure, UserError
+from ..errors import Failure, UserError, wrong_option
 from ..progress import SILENT, Progress
 from ..runtime.batches import run
 from ..runtime.choose import Pair, offered_engines, pairs
@@ -96,7 +96,7 @@ def check(
     tersely.errors.UserError: no/such/folder: There is no such folder. Check the path.
     """
     if threads is not None and threads < 1:
-        raise UserError(f"The 'threads' option must be at least 1. Got {threads}.")
+        raise wrong_option("threads", f"must be at least 1. Got {threads}.")
     opened = artifacts.read(folder)
     probe, task = read_probe(opened), from_json(opened.manifest.task)
     chosen = runnable(opened, engine)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import exp, log
 from pathlib import Path
 
@@ -11,13 +12,13 @@ from .. import artifact as artifacts
 from .. import engines
 from ..artifact import Artifact, Graph
 from ..engines.cpu import Cpu, cpu
-from ..engines.engine import Batch, Engine
+from ..engines.engine import Engine
 from ..errors import Failure, UserError
 from ..progress import SILENT, Progress
 from ..runtime import open_encoder
 from ..runtime.choose import Pair, Remembered, prepare, remember
 from ..tasks import from_json
-from .benchmark import Contestant, Timing, alternate, full_batch
+from .benchmark import Cell, Contestant, alternate, check_grid, full_batch, threads_text
 from .check import FILE, read_probe, replay, runnable
 
 BATCH_SIZES = (1, 16)
@@ -25,7 +26,7 @@ LENGTH = 128
 
 
 @dataclass(frozen=True)
-class Contender:
+class Setup:
     """A graph on an engine in an arithmetic."""
 
     graph: Graph
@@ -36,16 +37,6 @@ class Contender:
     def spelling(self) -> str:
         """The engine as options spell it."""
         return f"{self.engine}-bf16" if self.precision == "bf16" else self.engine
-
-
-@dataclass(frozen=True)
-class Cell:
-    """The timing of one contender for one number of threads and one batch; its model is the graph."""
-
-    threads: int
-    batch: int
-    length: int
-    timing: Timing
 
 
 @dataclass(frozen=True)
@@ -84,7 +75,8 @@ def tune(
     """
     opened = artifacts.read(folder)
     here = cpu()
-    counts = _checked(sorted({1, here.cores}) if threads is None else threads, batch_sizes, seconds)
+    counts = sorted({1, here.cores} if threads is None else set(threads))
+    check_grid(seconds, threads=counts, batch_sizes=batch_sizes)
     prepare()
     task, vocabulary = from_json(opened.manifest.task), open_encoder(opened).vocab_size
     length = min(LENGTH, task.max_seq_length)
@@ -96,10 +88,10 @@ def tune(
         for batch_size in batch_sizes:
             batch = full_batch(batch_size, length, vocabulary)
             competing = [
-                Contestant(contender.graph.path, contender.spelling, _work(runner, batch))
+                Contestant(contender.graph.path, contender.spelling, partial(runner.run, batch))
                 for contender, runner in zip(field, runners, strict=True)
             ]
-            title = f"tune: batch {batch_size}, length {length}, {count} thread{'s' if count > 1 else ''}"
+            title = f"tune: batch {batch_size}, length {length}, {threads_text(count)}"
             timings = alternate(competing, competing[0].label, seconds=seconds, title=title, progress=progress)
             cells += [Cell(count, batch_size, length, timing) for timing in timings]
         chosen[count] = fastest(count, cells)
@@ -110,16 +102,16 @@ def tune(
     return Tuned(here, tuple(cells), tuple(chosen.values()), left_out, place)
 
 
-def contenders(offered: Sequence[Pair], bf16: bool) -> list[Contender]:
+def contenders(offered: Sequence[Pair], bf16: bool) -> list[Setup]:
     """The pairs in their own precision, the untuned choice first, and FP32 graphs in bf16 where the CPU has it."""
-    found = [Contender(pair.graph, pair.engine, pair.graph.precision) for pair in offered]
+    found = [Setup(pair.graph, pair.engine, pair.graph.precision) for pair in offered]
     for pair in offered:
         if bf16 and pair.graph.precision == "fp32" and "bf16" in engines.ENGINES[pair.engine].precisions:
-            found.append(Contender(pair.graph, pair.engine, "bf16"))
+            found.append(Setup(pair.graph, pair.engine, "bf16"))
     return found
 
 
-def eligible(opened: Artifact, offered: Sequence[Contender]) -> tuple[list[Contender], dict[str, str]]:
+def eligible(opened: Artifact, offered: Sequence[Setup]) -> tuple[list[Setup], dict[str, str]]:
     """Those that load and answer as recorded; and why each of the others was left out. Speed excuses no wrong answer.
 
     An artifact without a probe, or without this graph's logits in it, cannot be judged: all that load may compete.
@@ -159,18 +151,5 @@ def fastest(threads: int, cells: Sequence[Cell]) -> Chosen:
     return Chosen(threads, *best, before=" ".join(first), gain=means[best])
 
 
-def _load(opened: Artifact, one: Contender, threads: int) -> Engine:
+def _load(opened: Artifact, one: Setup, threads: int) -> Engine:
     return engines.load(one.engine, opened.path(one.graph.path), threads=threads, precision=one.precision)
-
-
-def _work(runner: Engine, batch: Batch) -> Callable[[], object]:
-    return lambda: runner.run(batch)
-
-
-def _checked(threads: Sequence[int], batch_sizes: Sequence[int], seconds: float) -> list[int]:
-    for option, values in (("threads", threads), ("batch_sizes", batch_sizes)):
-        if not values or min(values) < 1:
-            raise UserError(f"The '{option}' option must hold numbers of at least 1. Got {list(values)}.")
-    if not 0 < seconds < float("inf"):
-        raise UserError(f"The 'seconds' option must be above 0. Got {seconds}.")
-    return sorted(set(threads))

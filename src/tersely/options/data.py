@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from ..tasks.options import option
+from .option import option
 
 
 @dataclass(frozen=True)

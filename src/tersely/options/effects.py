@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import fields
 from typing import Any
 
 from ..engines import ENGINES, installed
 from ..errors import UserError, missing_package, wrong_option
-from ..strategy import AT_RUN_TIME, DYNAMIC, MOVING, PTQ, QAT, STEPS, TRAINED, Plan, acting_on
-from .compress import CompressOptions
+from ..strategy import AT_RUN_TIME, DYNAMIC, MOVING, PTQ, QAT, STEPS, TRAINED, Plan
+from .compress import OPTIONS, CompressOptions
+from .option import Option, options_of
 
 
 def resolve(options: CompressOptions, plans: Sequence[Plan]) -> tuple[tuple[Plan, ...], tuple[str, ...]]:
@@ -86,36 +86,18 @@ def _check_graph_steps(plans: Sequence[Plan], given: AbstractSet[str]) -> None:
                 raise UserError(what, hint=f"A bare graph can have {', '.join(firsts)} and {last}.{unset}")
 
 
-_IDLE: dict[str, Any] = {
-    "activation_quantize_type": AT_RUN_TIME,
-    "round_type": "round",
-    "bias_correction": False,
-    "smooth": "off",
-    "quantize_attention": "off",
-    "sensitivity": False,
-    "skip_layers": (),
-    "cpu_classes": "all",
-}
-EFFECT: dict[str, tuple[set[str], Any]] = {
-    field.name: ({*acting_on(field.name)}, _IDLE.get(field.name))
-    for field in fields(CompressOptions)
-    if acting_on(field.name)
-}
-"""Which steps an option has an effect on, and the value that is true of all others anyway."""
-
-
 def _check_effect(options: CompressOptions, plans: Sequence[Plan], given: AbstractSet[str]) -> None:
     running, _ = resolve(options, plans)
     steps = {step for plan in running for step in plan.steps}
     strategies = " or ".join(f"'{plan.name}'" for plan in plans)
     changed = running != tuple(plans) and DYNAMIC not in {plan.quantizer for plan in plans}
-    for name, (effective, idle) in EFFECT.items():
+    for name, option in options_of(type(options)).items():
         value = getattr(options, name)
-        if name in given and value != idle and not effective & steps:
+        if name in given and value != option.idle and not option.acts_on(steps):
             because = f"with the strategy {strategies}"
-            if changed and PTQ in effective:
+            if changed and PTQ in option.steps:
                 because = f"with --activation_quantize_type {AT_RUN_TIME}, which is the graph of dynamic"
-            _refuse(name, because, f"It is for {' or '.join(sorted(effective))}.", value)
+            _refuse(name, because, f"It is for {' or '.join(sorted(option.steps))}.", value)
     if options.skip_layers == ("auto",) and not any(plan.calibrates for plan in running):
         because = f"with the strategy {strategies}"
         _refuse("skip_layers", because, "Name patterns: auto is for ptq and qat.", options.skip_layers)
@@ -144,15 +126,14 @@ def trains(plans: Sequence[Plan]) -> bool:
     return any(plan.trained for plan in plans)
 
 
-def touches(name: str, plans: Sequence[Plan]) -> bool:
+def touches(name: str, plans: Sequence[Plan], options: Mapping[str, Option] = OPTIONS) -> bool:
     """Whether an option has an effect on any of the plans, as far as the steps alone can tell.
 
     >>> from tersely.strategy import parse_all
     >>> touches("algo_list", parse_all("dynamic")), touches("seed", parse_all("dynamic"))
     (False, True)
     """
-    steps = {step for plan in plans for step in plan.steps}
-    return name not in EFFECT or bool(EFFECT[name][0] & steps)
+    return name not in options or options[name].acts_on({step for plan in plans for step in plan.steps})
 
 
 def _refuse(name: str, because: str, hint: str = "Leave it out.", value: Any = None) -> None:

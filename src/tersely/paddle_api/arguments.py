@@ -5,24 +5,30 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 from transformers import TrainingArguments
 
+from ..compression.divide import Data
+from ..compression.request import Request
 from ..errors import UserError, nearest, wrong_option
 from ..options.compress import CompressOptions
-from ..training.settings import translated, use_cpu
-from . import fields
+from ..options.effects import trains
+from ..tasks.options import TaskOptions
+from ..training.settings import DECIDED, WITHOUT_EFFECT, translated, use_cpu
+from .fields import COMPRESS, TASK, TRAINING, OptionFields, read_field
 
 TRANSLATED = ("device", "overwrite_output_dir", "warmup_ratio")
 """Options that are kept under another name: as `use_cpu`, as `overwrite` and as a `warmup_steps` below 1."""
 
 OPTIM = TrainingArguments.__dataclass_fields__["optim"].default
 """What `adamw` stands for: transformers' own choice is the fastest form of it."""
-_Declared: Any = dataclasses.make_dataclass("_Declared", fields.declared(), bases=(TrainingArguments,), repr=False)
+NOT_OF_COMPRESS = {*DECIDED, *WITHOUT_EFFECT, "output_dir", "seed", "eval_steps"}
+"""Fields that `train()`, `evaluate()` or the script itself read, and compression does not."""
 
 
-class CompressionArguments(_Declared):  # type: ignore[misc]
+class CompressionArguments(OptionFields):
     """`transformers.TrainingArguments` with the options of `tersely compress`, by the same names and defaults.
 
     Texts, numbers and lists are taken for what they say, when the object is made and when a field is set later: widths
@@ -37,57 +43,60 @@ class CompressionArguments(_Declared):  # type: ignore[misc]
     tersely.errors.UserError: The '--algo_list' option cannot be 'msee'. Did you mean 'mse'?
     """
 
-    def __init__(self, output_dir: str | None = None, **given: Any) -> None:
-        names = [*self.__dataclass_fields__, *TRANSLATED]
-        for name in given:
-            if name not in names:
-                raise UserError(f"There is no option '{name}'.", hint=nearest(name, names))
-        settings = _by_field(given)
-        try:
-            super().__init__(output_dir=output_dir, **{"use_cpu": use_cpu(None), **settings})
-        except (TypeError, ValueError) as error:
-            raise UserError(f"A training option cannot be taken: {error}") from None
-        is_copy = len(given) >= len(self.__dataclass_fields__) - 1
-        self.__dict__["given"] = self._changed() if is_copy else set(settings)
-        self.compress_options()
+    if not TYPE_CHECKING:  # mypy and editors see the fields
+
+        @wraps(OptionFields.__init__)
+        def __init__(self, output_dir: str | None = None, **passed: Any) -> None:
+            names = [*self.__dataclass_fields__, *TRANSLATED]
+            for name in passed:
+                if name not in names:
+                    raise UserError(f"There is no option '{name}'.", hint=nearest(name, names))
+            settings = _by_field(passed)
+            try:
+                super().__init__(output_dir=output_dir, **{"use_cpu": use_cpu(None), **settings})
+            except (TypeError, ValueError) as error:
+                raise UserError(f"A training option cannot be taken: {error}") from None
+            is_copy = len(passed) >= len(self.__dataclass_fields__) - 1
+            self.__dict__["set_fields"] = self._changed() if is_copy else set(settings)
+            self.compress_options()
 
     def __post_init__(self) -> None:
         if vars(self)["output_dir"] is None:
             raise wrong_option("output_dir", "is needed.", hint="Say where results go.")
         super().__post_init__()
         if type(self).__init__ is not CompressionArguments.__init__:  # a dataclass that was made of this one
-            self.__dict__["given"] = self._changed()
+            self.__dict__["set_fields"] = self._changed()
             self.compress_options()
 
-    given: set[str]
+    set_fields: set[str]
     """Names of the fields that were set, when the object was made or later."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if (name, value) == ("optim", "adamw"):
             value = OPTIM
-        if "given" not in self.__dict__:  # while it is made, and translated already
-            super().__setattr__(name, fields.read(name, value))
+        if "set_fields" not in self.__dict__:  # while it is made, and translated already
+            super().__setattr__(name, read_field(name, value))
             return
         if name == "device":
             self.__dict__.pop("_setup_devices", None)  # the device is found anew
         for other, one in _by_field({name: value}).items():
-            super().__setattr__(other, fields.read(other, one))
+            super().__setattr__(other, read_field(other, one))
             if other in self.__dataclass_fields__:
-                self.given.add(other)
+                self.set_fields.add(other)
 
     @property
-    def overwrite_output_dir(self) -> bool:
+    def overwrite_output_dir(self) -> bool:  # type: ignore[override]
         """The same as `overwrite`."""
         return bool(self.overwrite)
 
     @property
-    def warmup_ratio(self) -> float:
+    def warmup_ratio(self) -> float:  # type: ignore[override]
         """Steps of warm-up as a share of all steps; 0 where they are counted."""
         return float(self.warmup_steps) if self.warmup_steps < 1 else 0.0
 
     def compress_options(self) -> CompressOptions:
         """The options of compression, checked together."""
-        settings = {name: getattr(self, name) for name in (*fields.COMPRESS, "seed")}
+        settings = {name: getattr(self, name) for name in (*COMPRESS, "seed")}
         if self.resumes is not None:
             settings["resume_from_checkpoint"] = self.resumes
         return CompressOptions(**settings)
@@ -115,8 +124,8 @@ class CompressionArguments(_Declared):  # type: ignore[misc]
         dataset                        : clue tnews
         """
         if args is None:
-            told = fields.COMPRESS | self.given | {"output_dir"}
-            shown = {name: value for name, value in self.to_dict().items() if name in told}
+            counts = COMPRESS | self.set_fields | {"output_dir"}
+            shown = {name: value for name, value in self.to_dict().items() if name in counts}
         else:
             shown = {field.name: getattr(args, field.name) for field in dataclasses.fields(args)}
         title = key or ("Compression" if args is None else type(args).__name__)
@@ -128,9 +137,27 @@ class CompressionArguments(_Declared):  # type: ignore[misc]
         return {name for name, value in usual.items() if mine[name] != value}
 
 
-def _by_field(given: Mapping[str, Any]) -> dict[str, Any]:
+def request_of(arguments: CompressionArguments) -> Request:
+    """What a compress run is asked for, as `tersely compress` makes it of flags; model and rows are to be filled in.
+
+    Options of training count only where a strategy trains: the same arguments serve `train()`.
+    """
+    options, known = arguments.compress_options(), arguments.set_fields
+    set_options = {name for name in known if name in COMPRESS or name == "seed"}
+    if arguments.resumes is not None and "resume_from_checkpoint" in known:
+        set_options.add("resume_from_checkpoint")
+    names = sorted(name for name in known if name in TRAINING and name not in NOT_OF_COMPRESS)
+    training = {name: getattr(arguments, name) for name in names} if trains(options.plans()) else {}
+    task_options = TaskOptions(**{name: getattr(arguments, name) for name in TASK})
+    overwrite = bool(arguments.overwrite)
+    return Request(
+        None, arguments.output_dir, Data(), options, frozenset(set_options), task_options, training, overwrite
+    )
+
+
+def _by_field(passed: Mapping[str, Any]) -> dict[str, Any]:
     """Settings by the names of the fields that keep them, checked."""
-    settings = dict(given)
+    settings = dict(passed)
     if (replaces := settings.pop("overwrite_output_dir", None)) is not None:
         settings["overwrite"] = settings.get("overwrite") or replaces
     return translated(settings)

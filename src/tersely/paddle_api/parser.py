@@ -17,18 +17,14 @@ from typing import Any
 
 from transformers import HfArgumentParser
 
-from ..errors import UserError, nearest, wrong_option
-from ..options.compress_flags import add_compress_options, strategies
-from ..options.compress_yaml import look, without_idle
+from ..errors import UserError, existing, nearest, wrong_option
+from ..options.compress import CompressOptions
 from ..options.data import DataOptions
-from ..options.flags import add_options, truth, underscored
-from ..options.yaml import Asker, Config, Flags, as_words, beside, read_config
+from ..options.flags import add_options, strategies, truth, underscored
+from ..options.yaml import Asker, Config, Flags, as_words, beside, read_config, which_config, without_idle
 from ..tasks.options import TaskOptions
-from . import fields
 from .arguments import TRANSLATED, CompressionArguments
-from .make import make, names_of
-from .one import One
-from .option_files import read_json, with_args_files
+from .fields import COMPRESS, TASK, TRAINING, ScriptOptions
 
 FLAGS: dict[str, dict[str, Any]] = {
     "device": {"type": str, "help": "cpu or gpu (the best there is)"},
@@ -36,7 +32,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     "warmup_ratio": {"type": float, "help": "steps of warm-up as a share of all steps (0)"},
 }
 """Flags of the options that are no fields: `TRANSLATED`."""
-TRUE = {field.name for field in dataclasses.fields(CompressionArguments) if field.default is True} & fields.COMPRESS
+TRUE = {field.name for field in dataclasses.fields(CompressionArguments) if field.default is True} & COMPRESS
 ELSEWHERE = "this script has no such option"
 
 
@@ -117,7 +113,7 @@ class PdArgumentParser(HfArgumentParser):  # type: ignore[misc]
 
     def parse_yaml_file(self, yaml_file: str | Path, allow_extra_keys: bool = False) -> tuple[Any, ...]:
         """Fill the dataclasses from a YAML file, in any shape that `--config` takes."""
-        config = self._read(look([]), str(yaml_file), lenient=allow_extra_keys)
+        config = self._read(which_config([]), str(yaml_file), lenient=allow_extra_keys)
         return self._parse(as_words(config, Flags(self)), False, config)
 
     def error(self, message: str) -> typing.NoReturn:
@@ -127,7 +123,7 @@ class PdArgumentParser(HfArgumentParser):  # type: ignore[misc]
     def _parse(self, words: Sequence[str], rest_too: bool, config: Config | None = None) -> tuple[Any, ...]:
         words = [self._known_form(word) for word in words]
         if self.own_config and any(word.startswith("--config") for word in words):
-            seen = look(words, _Raising)
+            seen = which_config(words, _Raising)
             config = self._read(seen, seen.config, words)
             words = [*as_words(config, Flags(self)), *words]
         typed, rest = self.parse_known_args(words)
@@ -162,7 +158,7 @@ class PdArgumentParser(HfArgumentParser):  # type: ignore[misc]
     def _read(self, seen: argparse.Namespace, path: str, words: Sequence[str] = (), *, lenient: bool = False) -> Config:
         """What of a file counts beside what was typed; what means something elsewhere only is left out, and told."""
         here = {name for kind in self.dataclass_types for name in names_of(kind)}
-        ours = {*fields.COMPRESS, *fields.TRAINING, *fields.TASK, *fields.SWITCHES, *TRANSLATED}
+        ours = {*COMPRESS, *TRAINING, *TASK, *ScriptOptions.__dataclass_fields__, *TRANSLATED}
         ours |= {*DataOptions.__dataclass_fields__, "model_name_or_path"}
         idle = dict.fromkeys(sorted(ours - here), ELSEWHERE)
         dataset = seen.dataset or self._default("dataset")
@@ -178,8 +174,8 @@ class PdArgumentParser(HfArgumentParser):  # type: ignore[misc]
         """Declare the flags of a dataclass, but for those that an earlier one has too."""
         added = {name for name in names_of(dtype) if not self._knows(name)}
         if issubclass(dtype, CompressionArguments):
-            add_compress_options(self, without=set(fields.COMPRESS - added) | {"seed", "resume_from_checkpoint"})
-            add_options(self, TaskOptions, only=fields.TASK & added)
+            add_options(self, CompressOptions, only=COMPRESS & added)
+            add_options(self, TaskOptions, only=TASK & added)
             for name in sorted(added & TRUE):
                 self.add_argument(f"--no_{name}", action="store_false", dest=name, help=f"the same as --{name} false")
             for name in sorted(added & FLAGS.keys()):
@@ -213,7 +209,7 @@ class PdArgumentParser(HfArgumentParser):  # type: ignore[misc]
             if field.default is field.default_factory is dataclasses.MISSING and field.name not in values:
                 raise wrong_option(field.name, "is needed.")
         made = [make(kind, values) for kind in self.dataclass_types]
-        return One(made) if len(made) == 1 else tuple(made)
+        return TupleOfOne(made) if len(made) == 1 else tuple(made)
 
     def _knows(self, name: str) -> bool:
         return f"--{name}" in self._option_string_actions
@@ -238,3 +234,68 @@ def _forget_default(action: argparse.Action) -> None:
         told = f"{told} (default: {str(default).replace('%', '%%')})".strip()
     action.help = told
     action.default, action.required = argparse.SUPPRESS, False
+
+
+def names_of(kind: Any) -> list[str]:
+    """What a dataclass can be made with."""
+    own = [field.name for field in dataclasses.fields(kind) if field.init]
+    return [*own, *TRANSLATED] if issubclass(kind, CompressionArguments) else own
+
+
+def make(kind: Any, values: Mapping[str, Any]) -> Any:
+    """Make a dataclass of those values that it takes; the others are left to its own defaults."""
+    given = {name: values[name] for name in names_of(kind) if name in values}
+    later = {}
+    if issubclass(kind, CompressionArguments) and kind.__init__ is not CompressionArguments.__init__:
+        later = {name: given.pop(name) for name in TRANSLATED if name in given}  # its constructor has the fields only
+    made = kind(**given)
+    for name, value in later.items():
+        setattr(made, name, value)
+    return made
+
+
+class TupleOfOne(tuple):  # type: ignore[type-arg]
+    """What a parser of one dataclass gives: scripts unpack it, or use it as the dataclass itself.
+
+    >>> from types import SimpleNamespace
+    >>> parsed = TupleOfOne([SimpleNamespace(seed=42)])
+    >>> parsed.seed = 7
+    >>> (inner,) = parsed
+    >>> inner.seed, parsed.seed
+    (7, 7)
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or not self:  # Python's own questions are about the tuple
+            raise AttributeError(name)
+        return getattr(self[0], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self[0], name, value)
+
+
+def with_args_files(words: Sequence[str], look: bool, name: str | None, flag: str | None) -> list[str]:
+    """Words of `.args` files in front of what was typed: the script's own file, or those that are named."""
+    own = Path(sys.argv[0]).with_suffix(".args") if look and sys.argv and sys.argv[0] else None
+    files = [Path(name)] if name else [own] if own is not None and own.is_file() else []
+    rest = list(words)
+    if flag:
+        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        parser.add_argument(flag, action="append", dest="files")
+        seen, rest = parser.parse_known_args(rest)
+        files += [Path(one) for one in seen.files or ()]
+    said = [word for file in files for word in existing(file, "file of options").read_text(encoding="utf-8").split()]
+    return [*said, *rest]
+
+
+def read_json(path: str | Path) -> dict[str, Any]:
+    """The values of a JSON file."""
+    try:
+        content = json.loads(existing(path, "file of options").read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise UserError(f"The file is not JSON: {error.msg}.", where=f"{path}:{error.lineno}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"The file is not UTF-8 (byte {error.start}).", where=str(path)) from None
+    if not isinstance(content, dict):
+        raise UserError("The file must hold one JSON object.", where=str(path))
+    return content

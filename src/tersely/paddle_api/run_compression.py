@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from ..artifact import Provenance
 from ..compression import story
 from ..compression.divide import Data
 from ..compression.parents import Origin
+from ..compression.request import Request
 from ..compression.result import CompressionResult
 from ..errors import UserError, wrong_option
 from ..models.folder import ModelFolder, read_provenance, read_task
@@ -26,8 +27,7 @@ from ..tasks import Own, Task, facts_of
 from ..tasks.metrics import Metric
 from ..tasks.options import TaskOptions
 from ..tasks.sequence_classification import MULTI
-from .arguments import CompressionArguments
-from .asked import Asked, asked
+from .arguments import CompressionArguments, request_of
 from .datasets import ALIASES, BatchForm, QuestionDataset, TrainerDataset, TrainerRow, has_texts
 from .model_copy import ModelCopy, copy_model, encoder_of, head_of, pad_id_of, tuple_names, vocabulary, write_folder
 from .trainer_task import TrainerTask
@@ -62,7 +62,7 @@ class TrainerParts:
     greater_is_better: bool = True
     paddle_order: bool = False
     label_names: Sequence[str] | None = None
-    tensor_names: Sequence[str] | None = None
+    tensor_names: Iterable[str] | None = None
     eval_examples: Any = None
 
     @property
@@ -75,7 +75,7 @@ def compress_model(
     parts: TrainerParts, arguments: CompressionArguments, *, overwrite: bool, progress: Progress
 ) -> CompressionResult:
     """Check, describe the model, and tell the story; what it makes is in the arguments' `output_dir`."""
-    run = asked(arguments)
+    run = request_of(arguments)
     _check_plans(parts, run)
     labels = _labels(parts)
     names = _names(parts, labels)
@@ -105,24 +105,20 @@ def compress_model(
         if criterion is not None and not hasattr(criterion, "of_batch"):
             criterion = UserLoss(criterion, labels, zero_padding=copy.task is None)
 
-        def tell() -> CompressionResult:
-            return story.compress(
-                Origin(place.name, folder),
-                arguments.output_dir,
-                Data(train, evaluation),
-                run.options,
-                training=run.training,
-                given=run.given,
-                overwrite=overwrite or run.overwrite,
-                progress=progress,
-                criterion=criterion,
-            )
+        run = replace(
+            run,
+            model=Origin(place.name, folder),
+            data=Data(train, evaluation),
+            task_options=TaskOptions(),  # they are in the folder's task already
+            overwrite=overwrite or run.overwrite,
+            criterion=criterion,
+        )
 
         # Functions, datasets and the model are each process's own.
-        return together(tell, (folder, task, encoder, copy.template, criterion))
+        return together(lambda: story.compress(run, progress), (folder, task, encoder, copy.template, criterion))
 
 
-def _check_plans(parts: TrainerParts, run: Asked) -> None:
+def _check_plans(parts: TrainerParts, run: Request) -> None:
     """Refuse what a trainer's model or its rows cannot have, before anything is read."""
     if run.options.input_infer_model_path is not None:
         what = "is for a bare graph, not for the trainer's model."
@@ -144,7 +140,7 @@ def _check_plans(parts: TrainerParts, run: Asked) -> None:
             raise UserError(f"The strategy '{plan.name}' needs an eval_dataset.", hint=hint)
 
 
-def _check_own(scored: bool, parts: TrainerParts, run: Asked) -> None:
+def _check_own(scored: bool, parts: TrainerParts, run: Request) -> None:
     """Refuse to train a model of the user's own without a score, or without a loss where labels count."""
     options = run.options
     for plan in options.plans():

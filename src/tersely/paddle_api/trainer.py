@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Subset, default_collate
 
 from ..compression.result import CompressionResult
 from ..errors import UserError
-from ..progress import SILENT, Progress
+from ..progress import Progress, shown
 from ..training.isolated import isolated, put_states, states
 from .arguments import CompressionArguments
 from .model_copy import QUESTION, tuple_names
@@ -81,14 +81,15 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         greater_is_better: bool | None = None,
         custom_dynabert_evaluate: Any = None,
         custom_dynabert_calc_loss: Any = None,
-        progress: Progress = SILENT,
+        progress: Progress | bool | None = None,
     ) -> CompressionResult:
         """Make the model smaller as `args.strategy` says, score every candidate on the eval_dataset, keep the best.
 
         `custom_evaluate`: `f(model, dataloader)` or `f(trainer, model, dataloader)`, which gives one number, the larger
         the better unless `greater_is_better` is False. The model that it is given is called with tensors and gives
         logits or a tuple, be it torch's or an engine's. Without it `compute_metrics` scores, and without that the task.
-        Results go to `args.output_dir`; those of an earlier call on this trainer are replaced.
+        Results go to `args.output_dir`; those of an earlier call on this trainer are replaced. `progress`: one of your
+        own; None shows a bar on a terminal, False nothing.
         """
         arguments = self.args
         if not isinstance(arguments, CompressionArguments):
@@ -130,7 +131,7 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         )
         place = str(Path(arguments.output_dir).resolve())
         with _untouched():
-            done = compress_model(parts, arguments, overwrite=place in self.written, progress=progress)
+            done = compress_model(parts, arguments, overwrite=place in self.written, progress=shown(progress))
         self.written.add(place)
         return done
 
@@ -175,11 +176,11 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         return dict(zip(names, batch, strict=False))
 
     def _primary(self, arguments: CompressionArguments) -> str | None:
-        named = arguments.metric_for_best_model if "metric_for_best_model" in arguments.given else arguments.metric
+        named = arguments.metric_for_best_model if "metric_for_best_model" in arguments.set_fields else arguments.metric
         return None if named is None else str(named).removeprefix("eval_")
 
     def _greater(self, asked: bool | None, arguments: CompressionArguments, by_function: bool) -> bool:
-        if asked is None and "greater_is_better" in arguments.given:
+        if asked is None and "greater_is_better" in arguments.set_fields:
             asked = arguments.greater_is_better
         if asked is not None:
             if not by_function and self.compute_metrics is None:

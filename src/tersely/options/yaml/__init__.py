@@ -1,11 +1,13 @@
-"""Configuration files: YAML in the reference's two shapes, or options by their names, as settings of options.
+"""Configuration files: YAML in PaddleNLP's two shapes, or options by their names, as settings of options.
 
 `read_config` gives settings in the words that a command line would have, so that one parser reads both: `beside` drops
-what was typed too, `as_words` gives the rest for the parser.
+what was typed too, `without_idle` what has no effect on the run, `as_words` gives the rest for the parser.
 """
 
-from .merge import Flags, as_words, beside
+from .merge import Flags, as_words, beside, which_config, without_idle
 from .read import Asker, read_config
 from .setting import Config, Setting
 
-__all__ = ["Asker", "Config", "Flags", "Setting", "as_words", "beside", "read_config"]
+__all__ = [
+    "Asker", "Config", "Flags", "Setting", "as_words", "beside", "read_config", "which_config", "without_idle"
+]  # fmt: skip

@@ -1,4 +1,7 @@
-"""A file's settings as words for the parser that reads what was typed, which wins."""
+"""A file's settings as words for the parser that reads what was typed, which wins.
+
+Of a file that serves several runs, what has no effect on this one is left out.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...errors import UserError, nearest, wrong_option
-from ..flags import truth
+from ...strategy import Plan, parse_all
+from ..compress import CompressOptions
+from ..effects import touches, trains
+from ..flags import strategies, truth
+from ..option import options_of
 from .setting import Config, Setting
 
 INSTEAD: dict[str, tuple[str, ...]] = {
@@ -25,6 +32,22 @@ INSTEAD: dict[str, tuple[str, ...]] = {
     "device": ("use_cpu",),
 }
 """What was typed stands in the place of other options of the file, which would contradict it."""
+
+
+def which_config(
+    words: Sequence[str], kind: type[argparse.ArgumentParser] = argparse.ArgumentParser
+) -> argparse.Namespace:
+    """What of the words typed says which file is meant, and which part of it: config, dataset, task, strategy.
+
+    >>> which_config(["--config", "a.yml", "--seed", "1"]).config
+    'a.yml'
+    """
+    parser = kind(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config", "--config_path")
+    parser.add_argument("--dataset")
+    parser.add_argument("--task")
+    parser.add_argument("--strategy", nargs="+", action="append")
+    return parser.parse_known_args(words)[0]
 
 
 @dataclass(frozen=True)
@@ -57,6 +80,37 @@ def beside(config: Config, words: Sequence[str], flags: Flags) -> Config:
     untyped = {name: one for name, one in config.settings.items() if name not in typed}
     instead = {other: f"--{name} was typed" for name in sorted(typed) for other in INSTEAD.get(name, ())}
     return replace(config, settings=untyped).without(instead)
+
+
+def without_idle(
+    config: Config,
+    typed: list[list[str]] | None,
+    training: Collection[str] = (),
+    kind: type[CompressOptions] = CompressOptions,
+) -> Config:
+    """What of the file has an effect on this run; the rest is left out, and named.
+
+    `typed`: strategies of the command line. `training`: options that have an effect only where something is trained.
+    """
+    plans = _plans(config, typed)
+    names = " or ".join(f"'{plan.name}'" for plan in plans)
+    options = options_of(kind)
+    idle = {name: f"it is nothing to {names}" for name in config.settings if not touches(name, plans, options)}
+    if not trains(plans):
+        idle |= {name: f"{names} trains nothing" for name in config.settings if name in training}
+    return config.without(idle)
+
+
+def _plans(config: Config, typed: list[list[str]] | None) -> tuple[Plan, ...]:
+    if typed is not None:
+        return parse_all(strategies(typed))
+    setting = config.settings.get("strategy")
+    if setting is None:
+        return CompressOptions().plans()
+    try:
+        return parse_all(setting.words)
+    except UserError as error:
+        raise UserError(error.what, where=setting.where, hint=error.hint) from None
 
 
 def as_words(config: Config, flags: Flags) -> list[str]:

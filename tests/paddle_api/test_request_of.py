@@ -9,29 +9,26 @@ import pytest
 
 from tersely import CompressionArguments, PdArgumentParser
 from tersely.cli import parser_of
-from tersely.cli.training_arguments import take_training_options
-from tersely.options.compress import CompressOptions
-from tersely.options.compress_flags import take_compress_options
-from tersely.options.flags import take
-from tersely.paddle_api.asked import Asked, asked
+from tersely.cli.compress import request
+from tersely.compression.divide import Data
+from tersely.compression.request import Request
+from tersely.paddle_api.arguments import request_of
 from tersely.prune.dynabert import pruning_arguments
-from tersely.tasks.options import TaskOptions
 
 
-def by_command(words: list[str]) -> Asked:
+def by_command(words: list[str]) -> Request:
     parser, _ = parser_of("compress")
     arguments, arguments.rest = parser.parse_known_args(words)
-    options, given = take_compress_options(arguments)
-    training = take_training_options(arguments, (), without={"seed"})
-    return Asked(options, training, take(arguments, TaskOptions), given, arguments.overwrite)
+    arguments.typed = words
+    return request(arguments)
 
 
-def by_script(words: list[str]) -> Asked:
+def by_script(words: list[str]) -> Request:
     (arguments,) = PdArgumentParser(CompressionArguments).parse_args_into_dataclasses(words)
-    return asked(arguments)
+    return request_of(arguments)
 
 
-def effective(run: Asked) -> dict[str, Any]:
+def effective(run: Request) -> dict[str, Any]:
     return dict(pruning_arguments(run.training, Path("-"), run.options.seed).to_dict())
 
 
@@ -56,18 +53,18 @@ def test_flags_mean_the_same_in_scripts_and_in_the_command(words: str) -> None:
     command, script = by_command(line), by_script(line)
     assert script.options == command.options
     assert script.task_options == command.task_options
-    assert script.given == command.given
+    assert script.set_options == command.set_options
+    assert script.output_dir == command.output_dir == "out"
     assert script.overwrite == command.overwrite
     assert effective(script) == effective(command)
 
 
 def test_what_was_not_set_is_left_to_compression() -> None:
-    run = asked(CompressionArguments("out"))
-    assert run == Asked(CompressOptions(), {}, TaskOptions(), frozenset(), False)
+    assert request_of(CompressionArguments("out")) == Request(None, "out", Data())
 
 
 def test_defaults_are_those_that_pruning_runs_with() -> None:
-    arguments, real = CompressionArguments("out"), effective(asked(CompressionArguments("out")))
+    arguments, real = CompressionArguments("out"), effective(request_of(CompressionArguments("out")))
     for name in (
         "learning_rate", "num_train_epochs", "max_steps", "per_device_train_batch_size", "per_device_eval_batch_size",
         "save_steps", "logging_steps", "weight_decay", "warmup_steps", "optim", "lr_scheduler_type", "seed",
@@ -81,9 +78,9 @@ def test_options_of_train_are_no_business_of_compression() -> None:
         "out", strategy="dynabert", do_train=True, do_compress=True, remove_unused_columns=False, label_names=["a"],
         eval_strategy="steps", eval_steps=10, load_best_model_at_end=True, save_total_limit=2, learning_rate=1e-3,
     )  # fmt: skip
-    assert asked(arguments).training == {"learning_rate": 1e-3}
+    assert request_of(arguments).training == {"learning_rate": 1e-3}
     arguments.strategy = "ptq"
-    assert asked(arguments).training == {}
+    assert request_of(arguments).training == {}
     arguments.resume_from_checkpoint = "out/checkpoint-100"
-    assert asked(arguments).options.resume_from_checkpoint is True
-    assert asked(arguments).given == {"strategy"}
+    assert request_of(arguments).options.resume_from_checkpoint is True
+    assert request_of(arguments).set_options == {"strategy"}

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from ..errors import UserError, nearest, wrong_option
@@ -22,6 +23,11 @@ def text(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise wrong_option(name, f"must be a text. Got {_shown(value)}.")
     return value
+
+
+def path(name: str, value: Any) -> str:
+    """A text or a path, as a text."""
+    return text(name, str(value) if isinstance(value, Path) else value)
 
 
 def yes_or_no(name: str, value: Any) -> bool:
@@ -51,8 +57,8 @@ def one_of(*known: str) -> Reader:
     return read
 
 
-def whole(least: int, most: int | None = None) -> Reader:
-    """A whole number.
+def whole(least: int | None = None, most: int | None = None) -> Reader:
+    """A whole number, both bounds allowed.
 
     >>> whole(1)("calibration_rows", "128")
     128
@@ -65,7 +71,7 @@ def whole(least: int, most: int | None = None) -> Reader:
             number = None
         if isinstance(number, bool) or not isinstance(number, int):
             raise wrong_option(name, f"must be a whole number. Got {_shown(value)}.")
-        if number < least:
+        if least is not None and number < least:
             raise wrong_option(name, f"must be at least {least}. Got {number}.")
         if most is not None and number > most:
             raise wrong_option(name, f"must be at most {most}. Got {number}.")
