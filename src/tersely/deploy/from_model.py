@@ -10,7 +10,7 @@ from typing import Any
 from .. import __version__, engines, tasks
 from .. import artifact as artifacts
 from ..artifact import Graph, Manifest
-from ..atomic import check_destination, atomic_folder
+from ..atomic import atomic_folder, check_destination
 from ..engines.engine import INPUTS
 from ..engines.torch import TorchEngine, input_names
 from ..graphs.agree import allowed
