@@ -25,7 +25,7 @@ from tersely import engines, runtime
 from tersely.measure.benchmark import Contestant, alternate, full_batch
 from tersely.measure.score import Comparison, Score, compare, score
 from tersely.models.folder import ModelFolder, open_folder
-from tersely.prune import PruneSettings, train_widths
+from tersely.prune import PruneSettings, TrainingRun, train_widths
 from tersely.runtime import Predictor
 
 SETTINGS = PruneSettings(width_mult_list="3/4", distill_hidden=1.0)  # type: ignore[arg-type]
@@ -54,7 +54,7 @@ def trained(
 ) -> Path:
     """The folder of the one width that is asked for, trained or found."""
     start, took = time.perf_counter(), work.with_suffix(".minutes")
-    (made,) = train_widths(folder, split.train, split.choose, work, settings, options, seed=SEED)
+    (made,) = train_widths(TrainingRun(folder, split.train, split.choose, work, options, SEED), settings)
     if not took.exists():  # else it was trained before
         took.write_text(f"{(time.perf_counter() - start) / 60:.1f}")
     log(f"  {made.name}: step {made.step} of {options['max_steps']}, {took.read_text()} minutes")

@@ -31,10 +31,10 @@ from tersely.models.carve import shape_of
 from tersely.models.families import find
 from tersely.models.folder import ModelFolder, open_folder
 from tersely.models.torch_folder import load_module
-from tersely.prune import Elastic, Pruned, PruneSettings, prune_only, save_carved, train_widths
+from tersely.prune import Elastic, Pruned, PruneSettings, TrainingRun, prune_only, save_carved, train_widths
 from tersely.runtime import Predictor
-from tersely.training.distil import Counts, hidden_loss, kind_of, label_loss, logits_loss
-from tersely.training.states import record_states
+from tersely.training.losses import Counts, hidden_loss, kind_of, label_loss, logits_loss
+from tersely.training.teacher import record_states
 
 BATCH, LENGTH = 16, 128
 FULL = "unpruned"
@@ -57,7 +57,7 @@ class Rows:
 
 
 def train(rows: Rows, work: Path, settings: PruneSettings, training: Mapping[str, Any]) -> tuple[Pruned, ...]:
-    return train_widths(rows.folder, rows.split.train, rows.split.choose, work, settings, training, seed=SEED)
+    return train_widths(TrainingRun(rows.folder, rows.split.train, rows.split.choose, work, training, SEED), settings)
 
 
 VARIANTS = ("trained", "pruned, not trained", "trained, not reordered", "neither", "unpruned, trained on", "each alone")

@@ -32,7 +32,7 @@ from tersely.measure.score import Score, answer, compare, score
 from tersely.models.folder import ModelFolder, open_folder
 from tersely.models.torch_folder import load_module
 from tersely.prune import PruneSettings, train_widths
-from tersely.qat import FakeQuantized, QatSettings, Trained, train_int8
+from tersely.qat import Calibrated, FakeQuantized, QatSettings, Trained, TrainingRun, train_int8
 from tersely.quant_map import QuantMap
 from tersely.quantize.ptq import PtqSettings, ptq
 from tersely.quantize.samples import Samples
@@ -135,10 +135,8 @@ def trained(case: Case, settings: QatSettings, name: str, log: Log) -> tuple[Tra
     """What training for INT8 gives, made or found, and its graph."""
     start, work = time.perf_counter(), case.scratch / name
     took = work.with_suffix(".minutes")
-    done = train_int8(
-        case.folder, case.proto, case.samples, case.split.train, case.split.choose, work, settings, case.options,
-        seed=SEED,
-    )  # fmt: skip
+    run = TrainingRun(case.folder, case.split.train, case.split.choose, work, case.options, SEED)
+    done = train_int8(run, Calibrated(case.proto, case.samples), settings)
     if not took.exists():  # else it was trained before
         took.write_text(f"{(time.perf_counter() - start) / 60:.1f}")
     log(f"  {name}: step {done.step} of {case.options['max_steps']}, {took.read_text()} minutes")
@@ -155,7 +153,8 @@ def control(case: Case, log: Log) -> Predictor:
         reorder=False,
     )
     work = case.scratch / "control"
-    (made,) = train_widths(case.folder, case.split.train, case.split.choose, work, settings, case.options, seed=SEED)
+    run = TrainingRun(case.folder, case.split.train, case.split.choose, work, case.options, SEED)
+    (made,) = train_widths(run, settings)
     log(f"  control: step {made.step} of {case.options['max_steps']}")
     return case.predictor(engines.load("torch", load_module(made.folder)))
 

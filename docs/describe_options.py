@@ -14,8 +14,7 @@ from tersely.options.training import TrainingOptions
 from tersely.paddle_api.fields import ScriptOptions
 from tersely.strategy import STEPS
 from tersely.tasks.options import TaskOptions
-from tersely.training.scored_run import REFUSED
-from tersely.training.settings import DECIDED
+from tersely.training.arguments import DECIDED, REFUSED
 
 HEAD = """# Options
 

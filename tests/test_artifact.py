@@ -148,17 +148,27 @@ def test_link_that_leaves_the_folder_is_refused(folder, link):
         read(folder)
 
 
-@pytest.mark.parametrize("name", ["a\0b", "x" * 5000, "\ud800", "", "."])
-def test_name_that_is_no_file_name_is_refused(folder, name):
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("a\0b", "names a path outside of the folder"),
+        ("x" * 5000, "names a path outside of the folder"),
+        ("\ud800", "names a path outside of the folder"),
+        ("", "The file '' is missing"),
+        (".", r"The file '\.' is missing"),
+    ],
+    ids=["zero byte", "too long", "surrogate", "empty", "the folder"],
+)
+def test_name_that_is_no_file_name_is_refused(folder, name, said):
     rewrite(folder, files={**content(folder)["files"], name: "0"})
-    with pytest.raises(UserError):
+    with pytest.raises(UserError, match=said):
         read(folder)
 
 
 def test_link_to_itself_is_refused(folder):
     (folder / GRAPH).unlink()
     (folder / GRAPH).symlink_to(folder / GRAPH)
-    with pytest.raises(UserError):
+    with pytest.raises(UserError, match="names a path outside of the folder"):
         read(folder)
 
 
@@ -199,8 +209,10 @@ def test_every_truncation_is_refused(folder):
     whole = (folder / MANIFEST).read_bytes()
     for length in range(len(whole)):
         (folder / MANIFEST).write_bytes(whole[:length])
-        with pytest.raises(UserError):
+        with pytest.raises(UserError, match=r"is damaged|does not end with 'manifest_sha256'"):
             read(folder)
+    (folder / MANIFEST).write_bytes(whole)
+    assert read(folder)
 
 
 def usable(folder):
@@ -221,6 +233,14 @@ def try_to_use(folder, changed: bytes):
             usable(folder)
     finally:
         (folder / MANIFEST).write_bytes(before)
+
+
+def test_manifest_that_was_sealed_by_hand_can_be_used(folder):
+    """Else the tests of changed ones would see nothing but refusals."""
+    (folder / MANIFEST).write_bytes(sealed(body(folder)))
+    usable(folder)
+    (folder / MANIFEST).write_bytes(sealed(json.dumps(content(folder)).removesuffix("}").encode() + b",\n"))
+    usable(folder)
 
 
 @SHARED
@@ -264,7 +284,7 @@ def test_changed_values_of_the_manifest_never_end_in_a_traceback(folder, data):
 @SHARED
 def test_any_json_in_place_of_the_manifest_is_refused(folder, value):
     (folder / MANIFEST).write_text(json.dumps(value), encoding="utf-8")
-    with pytest.raises(UserError):
+    with pytest.raises(UserError, match="has format version None"):
         read(folder)
 
 

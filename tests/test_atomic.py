@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from folders import names, tree
 from tersely.atomic import atomic_file, atomic_folder, check_destination, lock
 from tersely.errors import Failure, UserError
 
@@ -28,14 +29,6 @@ def make(destination: Path, **files: str) -> Path:
     with atomic_folder(destination) as scratch:
         write(scratch, **files)
     return destination
-
-
-def tree(folder: Path) -> dict[str, str]:
-    return {p.relative_to(folder).as_posix(): p.read_text() for p in sorted(folder.rglob("*")) if p.is_file()}
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
 
 
 def test_folder_appears_when_the_block_ends(tmp_path):
@@ -144,6 +137,8 @@ def test_training_notes_vouch_for_their_files_too(tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     (out / "model.safetensors").write_text("w")
+    with pytest.raises(UserError, match="files that Tersely did not write"):
+        check_destination(out, overwrite=True)
     (out / "tersely_task.json").write_text('{"files": ["model.safetensors"]}')
     check_destination(out, overwrite=True)
 

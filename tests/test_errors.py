@@ -46,6 +46,9 @@ def readers(tree: ast.AST) -> Iterator[int]:
 
 
 def test_no_code_reads_an_errors_text() -> None:
+    reading = ['error.what.startswith("x")', '"x" in error.what', 're.match("x", error.hint)', "print(error.what)"]
+    assert [line for line, code in enumerate(reading) for _ in readers(ast.parse(code))] == [0, 1, 2]
+    assert len(FILES) > 100
     assert [(name, line) for name, tree in FILES.items() for line in readers(tree)] == []
 
 
@@ -71,6 +74,9 @@ def unnamed(tree: ast.AST) -> Iterator[int]:
 
 
 def test_errors_that_name_an_option_carry_its_name() -> None:
+    raised = ["""raise UserError("Use '--x'.")""", """raise UserError("Use '--x'.", option="x")"""]
+    raised += ["""text = f"Use '--{name}'."\n raise Failure(text)""", """raise UserError("Use x.")"""]
+    assert [n for n, code in enumerate(raised) for _ in unnamed(ast.parse(f"def f():\n {code}"))] == [0, 2]
     trees = {name: tree for name, tree in FILES.items() if not name.startswith(WITHOUT_FILES)}
     assert [(name, line) for name, tree in trees.items() for line in unnamed(tree)] == []
 

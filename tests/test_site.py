@@ -43,7 +43,9 @@ def test_pages_load_nothing_from_elsewhere(site):
         loads.feed(page.read_text(encoding="utf-8"))
         assert not [one for one in loads.found if re.match(r"(https?:)?//", one)], page
         assert 'class="mermaid"' not in page.read_text(encoding="utf-8")  # would fetch a script to draw
-    for style in site.rglob("*.css"):
+    styles = list(site.rglob("*.css"))
+    assert styles
+    for style in styles:
         assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", style.read_text(encoding="utf-8")), style
 
 
@@ -52,7 +54,8 @@ def test_no_markdown_is_left_unread(site):
     """A list without a blank line before it, which GitHub takes, is a run of text here; so is a broken table."""
     for page in site.rglob("*.html"):
         article = re.search(r"<article.*?</article>", page.read_text(encoding="utf-8"), re.DOTALL)
-        text = re.sub(r"<pre>.*?</pre>|<code.*?</code>", "code", article[0] if article else "", flags=re.DOTALL)
+        assert article, page
+        text = re.sub(r"<pre>.*?</pre>|<code.*?</code>", "code", article[0], flags=re.DOTALL)
         left = re.search(r"\*\*|\]\(|`|^[-|] |\\\|.*$", html.unescape(re.sub(r"<[^>]+>", "", text)), re.MULTILINE)
         assert left is None, f"{page.name}: {left[0]}"
 
@@ -76,6 +79,12 @@ def test_links_lead_somewhere(page):
         assert found.exists(), f"{page.name} links to {target}"
         if anchor:
             assert anchor in anchors(found), f"{page.name} links to {target}#{anchor}"
+
+
+def test_links_are_found():
+    found = [link for page in PAGES for link in LINK.findall(prose(page))]
+    assert ("reference/options.md", "") in found
+    assert any(anchor for _, anchor in found)
 
 
 def test_a_folder_in_the_nav_stands_for_its_pages(monkeypatch):

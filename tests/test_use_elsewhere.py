@@ -79,7 +79,9 @@ def test_triton_command_writes_the_repository_that_it_names(folders: Path, capsy
     export, serve = code.splitlines()
     assert main(shlex.split(export)[1:]) == 0, capsys.readouterr().err
     assert serve in capsys.readouterr().out
-    for name in re.findall(r"`(models/reviews/[^`]+)`", PAGE):
+    named = re.findall(r"`(models/reviews/[^`]+)`", PAGE)
+    assert named
+    for name in named:
         assert Path(name).is_file(), name
     assert main(["check", "models/reviews"]) == 0
 

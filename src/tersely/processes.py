@@ -18,7 +18,7 @@ from .progress import SILENT, Progress
 T = TypeVar("T")
 CALL, END, ERROR = "call", "end", "error"
 HEARD = "heard-"
-TOLD_BY = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """Environment variables by which torchrun, and who does as it does, say which of how many processes this is."""
 FOR_EVER = timedelta(days=30)
 """The others wait while the first scores, however long that takes."""
@@ -50,7 +50,7 @@ def on_all(function: Callable[..., T], *inputs: Any, progress: Progress = SILENT
 
 
 def _count() -> int:
-    return int(os.environ["WORLD_SIZE"]) if all(os.environ.get(name) for name in TOLD_BY) else 1
+    return int(os.environ["WORLD_SIZE"]) if all(os.environ.get(name) for name in ENVIRONMENT) else 1
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def interrupted(predict: Tersely, artifact: Path, rows: Path, output: Path, *mor
         patch.setattr(Unfinished, "keep", until_full)
         assert predict(artifact, rows, "--output", output, *more).code == 130
     assert not output.exists()
-    return sorted(path for path in folder.iterdir() if path.name != "lock")
+    return sorted(folder.iterdir())
 
 
 def test_parts_that_are_done_are_taken_up(
@@ -148,7 +148,7 @@ def _heeds_ctrl_c() -> None:
 
 
 def _count(parts: Path) -> int:
-    return sum("." not in path.name and path.name != "lock" for path in parts.iterdir())
+    return sum("." not in path.name for path in parts.iterdir())
 
 
 def _group(leader: int) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -39,13 +39,23 @@ def test_second_worker_takes_what_is_there_and_mends_what_is_damaged(artifact: A
     assert content(unpacked(files, tmp_path)) == content(artifact("text"))
 
 
-def test_scratch_of_a_killed_worker_goes_in_time(artifact: Artifact, tmp_path: Path) -> None:
-    old, new = tmp_path / "artifacts" / ".part-old", tmp_path / "artifacts" / ".part-new"
-    old.mkdir(parents=True)
-    new.mkdir()
-    os.utime(old, (0, 0))
-    unpacked(packed(artifact("text")), tmp_path)
-    assert (old.exists(), new.exists()) == (False, True)  # the new one may be a worker's that is at it
+def test_scratch_of_a_killed_worker_goes(artifact: Artifact, tmp_path: Path) -> None:
+    files = packed(artifact("text"))
+    place = unpacked(files, tmp_path)
+    left = place.with_name(f".{place.name}.killed.part")
+    place.rename(left)
+    assert unpacked(files, tmp_path) == place
+    assert list(place.parent.iterdir()) == [place]
+
+
+def test_workers_that_begin_together_unpack_once(artifact: Artifact, tmp_path: Path) -> None:
+    files = packed(artifact("text"))
+    with ThreadPoolExecutor(8) as threads:
+        found = list(
+            threads.map(lambda _: (unpacked(files, tmp_path), unpacked(files, tmp_path).stat().st_ino), range(8))
+        )
+    assert len(set(found)) == 1
+    assert content(found[0][0]) == content(artifact("text"))
 
 
 def test_bytes_that_changed_on_the_way_are_refused(artifact: Artifact, tmp_path: Path) -> None:

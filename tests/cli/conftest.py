@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from commands import Ran, Tersely
+from compressible import Place, write_place
 from learnable import asked, conll, rows, single, squad, tagged, tsv
 from tersely.cli import main
 
@@ -30,6 +31,12 @@ def tersely(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
         return Ran(code, caught.out, caught.err)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A model by hand with its graph and rows. Not to be written to."""
+    return write_place(tmp_path_factory.mktemp("places") / "stack")
 
 
 @pytest.fixture(scope="session")

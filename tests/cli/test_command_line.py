@@ -107,7 +107,7 @@ def test_abbreviated_option_is_not_guessed(tersely: Tersely) -> None:
 def test_debug_raises(tersely: Tersely) -> None:
     from tersely.errors import UserError
 
-    with pytest.raises(UserError):
+    with pytest.raises(UserError, match="There is no such file"):
         main(["evaluate", "--model_name_or_path", "x", "--eval_file", "no-such.tsv", "--debug"])
 
 
@@ -121,7 +121,7 @@ def test_what_nobody_foresaw_is_one_line_and_exit_code_1(tersely: Tersely, monke
         1,
         "tersely: RuntimeError: first line second line (a bug: --debug shows where)\n",
     )
-    with pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError, match="first line"):
         tersely("info", "--debug")
 
 

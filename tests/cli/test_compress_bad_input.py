@@ -18,18 +18,13 @@ import pytest
 from onnx import numpy_helper
 
 from commands import Ran, Tersely
-from compressible import Place, layer_name, write_place
+from compressible import Place, layer_name
 from tersely import compress
 from tersely.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("short_timings")
 
 Folder = Callable[..., Path]
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return write_place(tmp_path_factory.mktemp("places") / "stack")
 
 
 @pytest.fixture

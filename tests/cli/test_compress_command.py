@@ -14,10 +14,11 @@ import pytest
 
 from commands import Tersely
 from compressible import DEV, Place, layer_name, write_place
+from folders import digests
 from graphs.other_exporters import fuse, torchscript
 from models import build
 from tersely import runtime
-from tersely.artifact import read, sha256
+from tersely.artifact import read
 
 pytestmark = pytest.mark.usefixtures("short_timings")
 
@@ -162,10 +163,6 @@ def test_data_set_by_name_needs_no_training_rows(tersely: Tersely, place: Place,
     assert shown.code == 0, shown.err
     assert shown.json["notes"][0].startswith("There are no training rows: ")
     assert "There are no training rows: " in shown.err
-
-
-def digests(*folders: Path) -> dict[Path, str]:
-    return {path: sha256(path) for folder in folders for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.slow

@@ -9,17 +9,12 @@ from typing import Any
 import pytest
 
 from commands import Tersely
-from compressible import Place, write_place
+from compressible import Place
 from tersely.cli import parser_of
 from tersely.cli.compress_config import put_config
 from tersely.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("short_timings")
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return write_place(tmp_path_factory.mktemp("places") / "stack")
 
 
 @pytest.fixture

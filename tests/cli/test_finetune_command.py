@@ -10,15 +10,12 @@ import pytest
 from safetensors.torch import load_file
 
 from commands import Tersely
-from learnable import single, split, tiny, tsv
+from learnable import finetunable
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("finetune")
-    split(folder, single, tsv, "tsv")
-    tiny(folder / "encoder")
-    return folder
+    return finetunable(tmp_path_factory.mktemp("finetune"))
 
 
 def words_for(place: Path, output: Path) -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -29,9 +28,3 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Places:
 @pytest.fixture(scope="session", autouse=True)
 def timings(short_timings: None) -> None:
     """All runs here are timed shortly."""
-
-
-def tree(folder: Path) -> dict[str, bytes]:
-    """Every file under a folder with its content."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}

@@ -105,7 +105,9 @@ def test_products_that_do_harm_stay_float_for_a_reason(folder: Path, tmp_path: P
     # Ranges a thousandth as wide cut q and k off: none of the candidates keeps its products.
     narrow = QuantProduct(Range(-1e-3, 1e-3), Range(-1e-3, 1e-3))
     spoilt = {**found, ("mse", "n"): replace(settled, products=dict.fromkeys(settled.products, narrow))}
-    for left in settle_products(proto, spoilt, samples, -1).values():
+    left_over = settle_products(proto, spoilt, samples, -1)
+    assert left_over.keys() == spoilt.keys()
+    for left in left_over.values():
         assert not left.products
         assert {left.left_float[name] for name in settled.products} == {"harmful"}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -13,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from children import COMPRESS_ONCE as SCRIPT
+from children import TERSELY_QUICKLY as TERSELY
+from children import TORCHRUN, environment
 from live import folder
 from tersely import runtime
 from tersely.cli import main
 from widths import learnt, weights_in
 
 pytestmark = pytest.mark.slow
-SCRIPT = Path(__file__).parent.parent / "compress_once.py"
-TERSELY = SCRIPT.with_name("tersely_quickly.py")
-TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
 NAME = "width_mult_0.75"
 
 
@@ -39,14 +38,10 @@ def command(place: Path, output: Path, batch: int, *more: str) -> list[str]:
     return ["compress", "--model_name_or_path", str(place / "model"), *map(str, words)]
 
 
-def start(*words: str | Path, **environment: str) -> subprocess.Popen[str]:
-    paths = [str(SCRIPT.parent), os.environ.get("PYTHONPATH", "")]
-    fixed = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "MASTER_ADDR": "127.0.0.1"}
-    paths_of = {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
-    return subprocess.Popen(
-        [sys.executable, *map(str, words)], env={**os.environ, **fixed, **paths_of, **environment},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+def start(*words: str | Path, **more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, *map(str, words)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=environment(**more), stdout=pipe, stderr=pipe, text=True)
 
 
 def heard(child: subprocess.Popen[str]) -> tuple[str, str]:

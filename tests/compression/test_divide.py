@@ -170,8 +170,10 @@ def test_more_rows_are_at_hand_only_for_a_largest_drop(divide: Divide) -> None:
     assert more.sets == {"128": 128}
     assert divide(**some).more is None
     assert divide(evaluation=numbered(600), max_drop=0.1, calibration_rows=32).more is None
-    few = divide(train=numbered(90), evaluation=numbered(150), calibration_rows=32, max_drop=0.1)
-    assert few.more is None or max(few.more.sets.values()) <= 90
+    few = {**some, "max_drop": 0.1, "train": numbered(90)}
+    assert divide(**few).more is None  # all others judge
+    some_left = divide(**few | {"train": numbered(200)})
+    assert list(some_left.more.sets.values()) == [200 - len(some_left.judging)] == [72]
 
 
 def test_adaround_sees_at_least_128_rows(divide: Divide) -> None:

@@ -13,16 +13,13 @@ from typing import Any
 
 import pytest
 
+from folders import names, tree
 from tersely.artifact import Graph, Manifest, read, seal
 from tersely.compression.output import PARTS, RESULT, WORK, OutputFolder
 from tersely.errors import Failure, UserError
 
 BARE = sorted(set(PARTS) - {"torch"})
 """What a run writes that prunes nothing."""
-
-
-def tree(folder: Path) -> dict[str, str]:
-    return {p.relative_to(folder).as_posix(): p.read_text() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 def artifact(folder: Path, text: str) -> None:
@@ -69,10 +66,6 @@ def reports(text: str) -> dict[str, str]:
     """Small ones, with the marks by which they are known."""
     head = '<meta name="generator" content="tersely report">'
     return {"report.html": f"{head}{text}", "report.md": f"<!-- tersely report -->{text}"}
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
 
 
 def is_whole(place: Path, text: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,12 +13,13 @@ from typing import Any
 import pytest
 from test_compress_killed import logits
 
+from children import TERSELY_QUICKLY as TERSELY
+from children import environment
 from tersely.cli import main
 from tersely.compression.output import WORK
 from widths import learnt, weights_in
 
 NAME = "width_mult_0.75"
-TERSELY = Path(__file__).parent.parent / "tersely_quickly.py"
 
 
 def command(folder: Path, output: Path) -> list[str]:
@@ -43,8 +43,7 @@ def test_killed_training_goes_on_to_the_same_result(tmp_path: Path, capfd: pytes
     whole, output = tmp_path / "whole", tmp_path / "out"
     assert main(command(tmp_path, whole)) == 0
     words = command(tmp_path, output)
-    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
-    child = subprocess.Popen([sys.executable, TERSELY, *words], stderr=subprocess.DEVNULL, env=environment)
+    child = subprocess.Popen([sys.executable, TERSELY, *words], stderr=subprocess.DEVNULL, env=environment())
     try:
         wait_for(f"{WORK}/widths/checkpoint-4/trainer_state.json", output, child)
     finally:

@@ -14,8 +14,9 @@ import pytest
 from tokenizers import Tokenizer
 
 from compressible import Place
+from folders import digests
 from tersely import engines
-from tersely.artifact import read, sha256
+from tersely.artifact import read
 from tersely.compression.parents import find_origin, open_origin
 from tersely.deploy.export import GRAPH
 from tersely.errors import UserError
@@ -91,9 +92,9 @@ def test_artifact_instead_of_a_model_is_refused_with_the_way_out(place: Places, 
 @pytest.mark.parametrize("head", ["SequenceClassification", "TokenClassification", "QuestionAnswering"])
 def test_opened_graph_gives_what_the_model_gives(head: str, place: Places, tmp_path: Path) -> None:
     here = place(head)
-    before = {path: sha256(path) for path in here.folder.rglob("*") if path.is_file()}
+    before = digests(here.folder)
     source = open_origin(find_origin(None, here.graph, PLAIN), tmp_path)
-    assert {path: sha256(path) for path in here.folder.rglob("*") if path.is_file()} == before
+    assert digests(here.folder) == before
     assert source.digest == before[here.graph]
     artifact = read(source.fp32.folder)
     ids = Tokenizer.from_file(str(here.folder / "tokenizer.json")).encode("the dark river bank").ids

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,13 +13,14 @@ import pytest
 from test_compress_killed import logits
 from test_pruned_killed import wait_for
 
+from children import COMPRESS_ONCE as SCRIPT
+from children import TERSELY_QUICKLY as TERSELY
+from children import environment
 from live import folder
 from tersely.compression.output import WORK
 from widths import learnt
 
 pytestmark = pytest.mark.slow
-SCRIPT = Path(__file__).parent.parent / "compress_once.py"
-TERSELY = SCRIPT.with_name("tersely_quickly.py")
 
 
 def command(place: Path, output: Path) -> list[Any]:
@@ -31,10 +31,7 @@ def command(place: Path, output: Path) -> list[Any]:
 
 
 def start(words: list[Any]) -> subprocess.Popen[bytes]:
-    paths = [str(SCRIPT.parent), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
-    environment |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-    return subprocess.Popen([sys.executable, *map(str, words)], env=environment, stderr=subprocess.PIPE)
+    return subprocess.Popen([sys.executable, *map(str, words)], env=environment(), stderr=subprocess.PIPE)
 
 
 def killed_and_whole(words: Any, place: Path, checkpoint: str) -> str:

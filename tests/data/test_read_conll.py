@@ -8,20 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refusals import refusal
 from tersely.data import read
-from tersely.errors import UserError
 
 
 def write(folder: Path, text: str, name: str = "a.conll") -> Path:
     file = folder / name
     file.write_bytes(text.encode())
     return file
-
-
-def message(path: Path, **options) -> str:
-    with pytest.raises(UserError) as caught:
-        read(path, **options)
-    return str(caught.value)
 
 
 WORD = st.text(
@@ -53,7 +47,7 @@ def test_first_column_is_the_word_and_last_the_tag_unless_told(tmp_path):
     assert rows.lines == (3, 7)
     assert read(file, tag_column=1).records[1]["tags"] == ["NNP"]
     assert read(file, word_column=1, tag_column=2).records[1] == {"words": ["NNP"], "tags": ["B-NP"]}
-    assert "There is no column 4 (option 'tag_column'): the row has 4." in message(file, tag_column=4)
+    assert "There is no column 4 (option 'tag_column'): the row has 4." in refusal(read, file, tag_column=4)
 
 
 def test_one_column_gives_words_without_tags(tmp_path):
@@ -92,7 +86,7 @@ def test_comments_are_passed_over_and_hash_words_are_not(tmp_path):
 )
 def test_bad_row_is_named_with_its_line(tmp_path, text, place):
     file = write(tmp_path, text)
-    assert message(file).startswith(f"{file}{place}")
+    assert refusal(read, file).startswith(f"{file}{place}")
 
 
 @pytest.mark.parametrize(

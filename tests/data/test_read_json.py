@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refusals import refusal
 from tersely.data import iter_records, read
 from tersely.errors import UserError
 
@@ -22,12 +22,6 @@ VALUE = st.recursive(
     max_leaves=4,
 )
 RECORDS = st.lists(st.fixed_dictionaries({"text": VALUE, "label": VALUE}), min_size=1, max_size=5)
-
-
-def message(path: Path) -> str:
-    with pytest.raises(UserError) as caught:
-        read(path)
-    return str(caught.value)
 
 
 @given(records=RECORDS, ascii=st.booleans(), indent=st.sampled_from([None, 1]))
@@ -100,7 +94,7 @@ def test_json_lines_are_streamed(tmp_path):
 def test_bad_json_is_named_with_its_place(tmp_path, name, text, place):
     file = tmp_path / name
     file.write_text(text)
-    assert message(file).startswith(f"{file}{place}")
+    assert refusal(read, file).startswith(f"{file}{place}")
 
 
 def test_whole_character_written_as_two_surrogates_is_fine(tmp_path):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from refusals import refusal
 from tersely.data import from_dataset, read
 from tersely.errors import UserError
 
@@ -24,12 +25,6 @@ EXPECTED = (
     {"text": "y", "label": "bad", "tags": []},
     {"text": "z", "label": None, "tags": ["B-PER"]},
 )
-
-
-def message(dataset) -> str:
-    with pytest.raises(UserError) as caught:
-        from_dataset(dataset)
-    return str(caught.value)
 
 
 def test_dataset_gives_names_in_place_of_class_numbers():
@@ -53,10 +48,10 @@ def test_sequence_of_dicts_is_taken_as_it_is():
 
 
 def test_bad_objects_are_refused():
-    assert message([]) == "dataset: The dataset holds no rows."
-    assert message([{"text": "a"}, "b"]) == "dataset:2: The row is not a dict but str."
+    assert refusal(from_dataset, []) == "dataset: The dataset holds no rows."
+    assert refusal(from_dataset, [{"text": "a"}, "b"]) == "dataset:2: The row is not a dict but str."
     splits = datasets.DatasetDict({"train": datasets.Dataset.from_dict({"text": ["a"]})})
-    assert message(splits) == "dataset: This is a mapping, not a dataset. Its keys: train. Pick a split."
+    assert refusal(from_dataset, splits) == "dataset: This is a mapping, not a dataset. Its keys: train. Pick a split."
 
 
 def test_parquet_reads_like_the_dataset_that_wrote_it(tmp_path):

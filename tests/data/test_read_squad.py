@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refusals import refusal
 from tersely.data import from_dataset, read
 from tersely.data.squad import nearest_place
-from tersely.errors import UserError
 
 CONTEXT = "Paris is in France. Paris is big."
 
@@ -31,12 +31,6 @@ def write(folder: Path, *articles: dict[str, Any], indent: int | None = 1) -> Pa
     file = folder / "a.json"
     file.write_text(json.dumps({"version": "1", "data": articles}, indent=indent, ensure_ascii=False), encoding="utf-8")
     return file
-
-
-def message(path: Path) -> str:
-    with pytest.raises(UserError) as caught:
-        read(path)
-    return str(caught.value)
 
 
 def test_each_question_is_a_record_with_all_its_answers(tmp_path):
@@ -89,14 +83,14 @@ def test_answer_that_is_nowhere_is_refused_with_the_question_named(tmp_path):
     told = (
         f"{file}:{line}: Question 'q2': the answer 'London' is not found at its offset 4, nor anywhere in the context."
     )
-    assert message(file).startswith(told)
+    assert refusal(read, file).startswith(told)
 
 
 def test_gold_without_offset_that_is_nowhere_stays_only_beside_one_that_is_there(tmp_path, caplog):
     rows = read(write(tmp_path, article(question("q1", ("39764.0", -1), ("Paris", 0)))))
     assert rows.records[0]["answers"] == [{"text": "39764.0", "start": -1}, {"text": "Paris", "start": 0}]
     assert "1 answers without an offset" in caplog.text
-    assert "Question 'q2'" in message(write(tmp_path, article(question("q2", ("39764.0", -1)))))
+    assert "Question 'q2'" in refusal(read, write(tmp_path, article(question("q2", ("39764.0", -1)))))
 
 
 @pytest.mark.parametrize(
@@ -111,11 +105,11 @@ def test_gold_without_offset_that_is_nowhere_stays_only_beside_one_that_is_there
     ],
 )
 def test_malformed_questions_are_refused(tmp_path, asked, what):
-    assert what in message(write(tmp_path, article(asked)))
+    assert what in refusal(read, write(tmp_path, article(asked)))
 
 
 def test_paragraph_without_context_is_refused(tmp_path):
-    assert "needs a 'context'" in message(write(tmp_path, {"paragraphs": [{"qas": []}]}))
+    assert "needs a 'context'" in refusal(read, write(tmp_path, {"paragraphs": [{"qas": []}]}))
 
 
 def test_flat_records_in_the_form_of_datasets_come_out_alike(tmp_path):

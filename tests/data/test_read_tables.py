@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refusals import refusal
 from tersely.data import read
 from tersely.errors import UserError
 
@@ -117,86 +118,80 @@ def test_csv_separator_is_found_from_the_header_or_told(tmp_path, mark):
     assert read(file).records == read(file, delimiter=mark).records == ({"text": "good, really", "label": "1"},)
 
 
-def message(path: Path, **options) -> str:
-    with pytest.raises(UserError) as caught:
-        read(path, **options)
-    return str(caught.value)
-
-
 def test_wrong_number_of_fields_is_named_with_its_line(tmp_path):
     file = write(tmp_path, "a.tsv", "text\tlabel\ngood\t1\nbad\t0\textra\n")
-    assert message(file).startswith(f"{file}:3: The row has 3 fields, 2 expected (text, label).")
+    assert refusal(read, file).startswith(f"{file}:3: The row has 3 fields, 2 expected (text, label).")
     file = write(tmp_path, "a.csv", 'text,label\n"two\nlines",1\nbad\n')
-    assert message(file).startswith(f"{file}:4: The row has 1 fields, 2 expected")
+    assert refusal(read, file).startswith(f"{file}:4: The row has 1 fields, 2 expected")
 
 
 def test_broken_quoting_is_named_where_the_record_starts(tmp_path):
     file = write(tmp_path, "a.csv", 'text,label\ngood,1\n"never closed,0\nmore,1\n')
-    assert message(file).startswith(f"{file}:3: The row is not valid csv")
+    assert refusal(read, file).startswith(f"{file}:3: The row is not valid csv")
     file = write(tmp_path, "b.csv", 'text,label\n"good" sure,1\n')
-    assert message(file).startswith(f"{file}:2: The row is not valid csv")
+    assert refusal(read, file).startswith(f"{file}:2: The row is not valid csv")
 
 
 def test_field_beyond_the_csv_limit_is_an_error_of_the_users_kind(tmp_path):
     file = write(tmp_path, "a.csv", "text,label\n" + "x" * 200_000 + ",1\n")
-    assert message(file).startswith(f"{file}:2: ")
+    assert refusal(read, file).startswith(f"{file}:2: ")
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.json", "a.jsonl", "a.conll", "a.txt"])
 @pytest.mark.parametrize("content", [b"", b"\n \n", b"\xef\xbb\xbf"])
 def test_empty_file_is_refused(tmp_path, name, content):
     file = write(tmp_path, name, content)
-    assert message(file) == f"{file}: The file is empty."
+    assert refusal(read, file) == f"{file}: The file is empty."
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
 def test_header_alone_is_refused(tmp_path, name):
     file = write(tmp_path, name, "text,label\n".replace(",", "," if name == "a.csv" else "\t"))
-    assert message(file) == f"{file}: The file has a header but no rows."
+    assert refusal(read, file) == f"{file}: The file has a header but no rows."
 
 
 def test_doubled_header_is_refused(tmp_path):
     file = write(tmp_path, "a.csv", "text,text\na,b\n")
-    assert message(file, header=True).startswith(f"{file}:1: The header names the column 'text' twice.")
+    assert refusal(read, file, header=True).startswith(f"{file}:1: The header names the column 'text' twice.")
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.json", "a.conll", "a.txt"])
 def test_bytes_that_are_not_utf_8_are_named_by_line_and_offset(tmp_path, name):
     content = '{"text": "中"}\n'.encode() + b'{"text": "caf\xe9"}\n'
     file = write(tmp_path, name, content)
-    told = message(file)
+    told = refusal(read, file)
     assert told.startswith(f"{file}:2: The file is not UTF-8: byte 0xe9 at offset {content.index(0xE9)}.")
 
 
 def test_offset_counts_the_byte_order_mark(tmp_path):
     content = b"\xef\xbb\xbftext,label\n\xff,1\n"
     file = write(tmp_path, "a.csv", content)
-    assert f"{file}:2:" in message(file)
-    assert f"offset {content.index(0xFF)}." in message(file)
+    assert f"{file}:2:" in refusal(read, file)
+    assert f"offset {content.index(0xFF)}." in refusal(read, file)
 
 
 def test_utf_16_is_named_as_such(tmp_path):
     file = write(tmp_path, "a.csv", "text,label\ngood,1\n".encode("utf-16"))
-    assert "iconv -f UTF-16" in message(file)
+    assert "iconv -f UTF-16" in refusal(read, file)
 
 
 def test_missing_file_folder_and_packed_file_are_refused(tmp_path):
-    assert message(tmp_path / "no.csv") == f"{tmp_path / 'no.csv'}: There is no such file. Check the path."
-    assert message(tmp_path).startswith(f"{tmp_path}: This is a folder, not a file.")
+    assert refusal(read, tmp_path / "no.csv") == f"{tmp_path / 'no.csv'}: There is no such file. Check the path."
+    assert refusal(read, tmp_path).startswith(f"{tmp_path}: This is a folder, not a file.")
     packed = write(tmp_path, "a.csv", b"\x1f\x8b\x08\x00\x00")
-    assert message(packed) == f"{packed}: The file is packed (gzip). Unpack it first."
-    assert "The suffix '.gz' is not known." in message(write(tmp_path, "a.csv.gz", b"\x1f\x8b\x08"))
+    assert refusal(read, packed) == f"{packed}: The file is packed (gzip). Unpack it first."
+    assert "The suffix '.gz' is not known." in refusal(read, write(tmp_path, "a.csv.gz", b"\x1f\x8b\x08"))
 
 
 def test_option_without_effect_is_refused(tmp_path):
     file = write(tmp_path, "a.jsonl", '{"text": "a"}\n')
-    assert "The 'header' option means nothing to jsonl files." in message(file, header=True)
-    assert "The 'delimiter' option means nothing to tsv files." in message(
-        write(tmp_path, "a.tsv", "a\n"), delimiter=";"
+    assert "The 'header' option means nothing to jsonl files." in refusal(read, file, header=True)
+    assert "The 'delimiter' option means nothing to tsv files." in refusal(
+        read, write(tmp_path, "a.tsv", "a\n"), delimiter=";"
     )
-    assert "Did you mean 'csv'?" in message(file, format="cvs")
-    assert "The 'split' option needs a folder" in message(file, split="train")
-    assert "must be one character" in message(write(tmp_path, "a.csv", "a,b\n"), delimiter="||")
+    assert "Did you mean 'csv'?" in refusal(read, file, format="cvs")
+    assert "The 'split' option needs a folder" in refusal(read, file, split="train")
+    assert "must be one character" in refusal(read, write(tmp_path, "a.csv", "a,b\n"), delimiter="||")
 
 
 ROWS = "".join(f"好书 {i}\t{'差' if i % 3 else '好'}\n" for i in range(12))
@@ -206,7 +201,7 @@ NUMBERS = "".join(f"好书 {i}\t{i / 4}\n" for i in range(12))
 @pytest.mark.parametrize("rows", [ROWS, NUMBERS])
 def test_names_in_other_words_are_asked_about_not_taken_as_a_row(tmp_path, rows):
     file = write(tmp_path, "a.tsv", "评论\t情感\n" + rows)
-    told = message(file)
+    told = refusal(read, file)
     assert told.startswith(
         f"{file}:1: Does the first line name the columns? Its last field, '情感', stands in no other"
     )
@@ -232,7 +227,7 @@ def test_a_first_row_like_the_others_is_a_row(tmp_path, text):
 
 def test_names_of_pairs_are_told_in_order(tmp_path):
     rows = "".join(f"a {i}\tb {i}\t{i % 2}\n" for i in range(12))
-    told = message(write(tmp_path, "a.tsv", "früher\tspäter\tgleich\n" + rows))
+    told = refusal(read, write(tmp_path, "a.tsv", "früher\tspäter\tgleich\n" + rows))
     assert "--text_column 'früher' --text_pair_column 'später' --label_column 'gleich'" in told
 
 

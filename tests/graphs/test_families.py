@@ -6,14 +6,13 @@ import numpy as np
 import onnx
 import pytest
 
-from models import FAMILIES, HEADS, MAX_LENGTH, ROBERTA_ITSELF
+from models import EVERY_FAMILY, FAMILIES, HEADS, MAX_LENGTH, ROBERTA_ITSELF
 from tersely.engines import load
 from tersely.graphs.export import difference
 from tersely.models.torch_folder import load_module
 
 pytestmark = pytest.mark.slow
 
-EVERY = [pytest.param(family, marks=pytest.mark.long) if family in ROBERTA_ITSELF else family for family in FAMILIES]
 CASES = [
     *((family, HEADS[0]) for family in FAMILIES if family not in ROBERTA_ITSELF),
     *(("bert", head) for head in HEADS[1:]),
@@ -84,7 +83,7 @@ def test_every_weight_bears_its_parameters_name_and_is_there_once(exported, fami
             assert tensor.ndim < 2 or tensor.size <= 1, f"{name} {tensor.shape} is nobody's"
 
 
-@pytest.mark.parametrize("family", EVERY)
+@pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_quantize_dynamic_takes_the_graph_as_it_is(exported, family, tmp_path):
     from onnxruntime.quantization import quantize_dynamic
 

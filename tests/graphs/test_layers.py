@@ -10,7 +10,7 @@ import pytest
 from onnx import numpy_helper, parser
 from other_exporters import batch, linears, torchscript, values
 
-from models import FAMILIES, ROBERTA_ITSELF, build
+from models import EVERY_FAMILY, build
 from tersely.graphs.layers import SMALLEST, find_layers, find_products, find_tables
 from tersely.graphs.plain import unfold
 from tersely.models.torch_folder import load_module
@@ -142,9 +142,7 @@ def test_everything_is_found_in_an_older_graph(family, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "family", [pytest.param(one, marks=pytest.mark.long) if one in ROBERTA_ITSELF else one for one in FAMILIES]
-)
+@pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_everything_is_found_in_our_own_graph(exported, family):
     _, folder, path = exported(family)
     module = load_module(folder)

@@ -88,8 +88,9 @@ def test_engines_give_the_same_logits_from_shared_bytes(folder, name, engine, tm
 
 def test_same_graphs_give_the_same_bytes(folder, tmp_path):
     save_sharing(*graphs(), tmp_path, STANDARD)
-    for path in folder.iterdir():
-        assert (tmp_path / path.name).read_bytes() == path.read_bytes()
+    first, second = ({path.name: path.read_bytes() for path in place.iterdir()} for place in (folder, tmp_path))
+    assert first == second
+    assert set(first) == {STANDARD, FUSED, SIGNED}
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut", "empty"])

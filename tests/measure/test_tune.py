@@ -43,6 +43,7 @@ def test_best_geometric_mean_is_remembered_and_loaded(int8):
         (threads, batch, 32, *pair) for threads in (1, 2) for batch in (1, 2) for pair in pairs
     }
     first = runnable(read(int8))[0]
+    assert [chosen.threads for chosen in done.chosen] == [1, 2]
     for chosen in done.chosen:
         means = {}
         for pair in pairs:

@@ -278,8 +278,11 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
 
 def test_many_aliases_take_no_time(read: Any) -> None:
     levels = "\n".join(f"  l{i + 1}: &l{i + 1} [*l{i}, *l{i}, *l{i}, *l{i}]" for i in range(40))
-    with pytest.raises(UserError):
+    with pytest.raises(UserError, match="There is no option 'l0'"):
         read(f"DefaultArgs:\n  l0: &l0 [1]\n{levels}")
+    nested = ", ".join(f"&l{i + 1} [*l{i}, *l{i}, *l{i}, *l{i}]" for i in range(40))
+    with pytest.raises(UserError, match="The list must hold words or numbers"):
+        read(f"algo_list: [&l0 [1], {nested}]")
 
 
 def test_reading_needs_no_torch() -> None:

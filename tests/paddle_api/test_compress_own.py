@@ -16,7 +16,7 @@ from live import arguments, both_ends, folder, load, pointed, pointers, trainer
 from tersely import runtime
 from tersely.measure.check import check
 from tersely.paddle_api import OFA
-from tersely.qat import training
+from tersely.training import distillation
 from tersely.training.teacher import open_teacher
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_timings")]
@@ -63,6 +63,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_the_users_score_is_that_of_the_graph_that_ships(run: dict[str, Any]) -> None:
+    assert run["result"].candidates
     for measured in run["result"].candidates:
         engine = runtime.load(run["out"] / "candidates" / measured.name, "onnxruntime").engine
         found = []
@@ -188,10 +189,10 @@ def test_pointers_are_trained_for_int8(tmp_path: Path, monkeypatch: pytest.Monke
 
     def watched(model: Any, *more: Any) -> Any:
         found = open_teacher(model, *more)
-        widths.append([one.encoder.encoder.layer[0].attention.self.query.out_features for one in (model, found[0])])
+        widths.append([one.encoder.encoder.layer[0].attention.self.query.out_features for one in (model, found.module)])
         return found
 
-    monkeypatch.setattr(training, "open_teacher", watched)
+    monkeypatch.setattr(distillation, "open_teacher", watched)
 
     def evaluate(model: Any, data_loader: Any) -> float:
         engines.append(type(model._engine).__name__)

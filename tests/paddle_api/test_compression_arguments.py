@@ -23,7 +23,7 @@ from tersely import CompressionArguments, UserError
 from tersely.options.compress import CompressOptions
 from tersely.paddle_api.arguments import request_of
 from tersely.tasks.options import TaskOptions
-from tersely.training.settings import DeviceWarning
+from tersely.training.arguments import DeviceWarning
 
 TABLE: dict[str, Any] = {
     "strategy": "dynabert+ptq",

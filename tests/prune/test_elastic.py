@@ -123,7 +123,7 @@ def test_mixed_precision_runs_and_learns(prunable, name):
     with torch.autocast("cpu", torch.bfloat16):
         loss = whole("half", **batch, labels=torch.tensor([0, 1, 2])).loss
     loss.backward()
-    assert all(p.grad.dtype == torch.float32 for p in model.parameters() if p.grad is not None)
+    assert {p.grad.dtype for p in model.parameters() if p.grad is not None} == {torch.float32}
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         whole.eval()
         output, expected = whole("half", **batch).logits, whole.carved("half")(**batch).logits
@@ -176,6 +176,7 @@ def test_runs_under_ddp(prunable, tmp_path):
     whole, batch = elastic(model), batch_for(model)
     whole("short", **batch).logits.pow(2).sum().backward()
     expected = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    assert expected
     whole.zero_grad()
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
     try:

@@ -12,7 +12,7 @@ import torch
 from transformers import TrainerCallback
 
 from learnable import LENGTH, asked, conll, rows, single, squad, tagged, tiny
-from models import FAMILIES, HEADS
+from models import EVERY_FAMILY, HEADS
 from tersely import data, engines
 from tersely.measure.score import answer
 from tersely.models.folder import open_folder
@@ -39,10 +39,10 @@ def run(model: Any, work: Path, settings: PruneSettings = TWO, **training: Any) 
 def test_teacher_runs_once_a_batch_in_eval_mode_however_many_widths(model, tmp_path):
     trainer = trainer_for(model, tmp_path, examples(model, "train"), examples(model, "dev"), TWO, max_steps=3)
     seen = []
-    trainer.teacher.register_forward_hook(lambda part, *_: seen.append((part.training, torch.is_grad_enabled())))
+    trainer.teacher.module.register_forward_hook(lambda part, *_: seen.append((part.training, torch.is_grad_enabled())))
     trainer.train()
     assert seen == [(False, False)] * 3
-    assert all(weight.grad is None for weight in trainer.teacher.parameters())
+    assert all(weight.grad is None for weight in trainer.teacher.module.parameters())
 
 
 def test_gradients_are_those_of_the_sum_over_widths(model, tmp_path):
@@ -151,7 +151,7 @@ def test_augmentation_is_seen_by_teacher_and_student_and_is_the_same_by_seed(mod
             model, tmp_path / place, examples(model, "train"), [], replace(TWO, augment=twice), max_steps=2,
             save_strategy="no",
         )  # fmt: skip
-        trainer.teacher.register_forward_pre_hook(
+        trainer.teacher.module.register_forward_pre_hook(
             lambda _, __, named: seen.append(len(named["input_ids"])), with_kwargs=True
         )
         trainer.train()
@@ -162,7 +162,7 @@ def test_augmentation_is_seen_by_teacher_and_student_and_is_the_same_by_seed(mod
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_every_family_trains_in_width_and_depth(prunable, tmp_path, family):
     folder = open_folder(prunable(family))
     train = folder.task.examples(["a quiet river", "the old dog", "paris is dark", "no fox"])
@@ -173,8 +173,10 @@ def test_every_family_trains_in_width_and_depth(prunable, tmp_path, family):
     trainer.train()
     assert torch.isfinite(weights(trainer.elastic.model)).all()
     assert not torch.equal(weights(trainer.elastic.model), before)
-    assert len(trainer.evaluate()) > 0
-    assert len(trainer.keep.best) == 2
+    shapes = set(trainer.elastic.shapes)
+    assert {f"eval_{shape}_accuracy" for shape in shapes} <= set(trainer.evaluate())
+    assert len(shapes) == 2
+    assert set(trainer.keep.best) == shapes
 
 
 @pytest.mark.parametrize(("head", "make"), [(HEADS[1], tagged("IOB2")), (HEADS[2], asked)])

@@ -123,6 +123,7 @@ def test_own_predictions_serve_as_targets(prunable, head):
 def test_own_predictions_of_other_kinds_have_a_slope(prunable, problem, labels):
     model = load_module(prunable("bert", problem_type=problem, id2label={i: f"L{i}" for i in range(labels)}))
     found = importance(model, [batch_for(model)], own_predictions(model))
+    assert [len(scores) for scores in found.heads] == [6, 6, 6]
     assert all((scores > 0).all() for scores in found.heads)
 
 

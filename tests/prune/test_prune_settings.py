@@ -11,7 +11,7 @@ from torch.nn import CrossEntropyLoss
 from tersely.errors import UserError
 from tersely.models.carve import Shape
 from tersely.prune import PruneSettings
-from tersely.prune.settings import parse_shares, target_name
+from tersely.prune.widths import parse_shares, target_name
 
 FULL = Shape((12,) * 4, (1536,) * 4, (0, 1, 2, 3))
 

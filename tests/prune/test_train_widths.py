@@ -22,9 +22,9 @@ from tersely.errors import Failure, UserError
 from tersely.measure.score import score
 from tersely.models.folder import open_folder
 from tersely.models.torch_folder import load_module
-from tersely.prune import PruneSettings, prune_only, train_widths
+from tersely.prune import PruneSettings, TrainingRun, prune_only, train_widths
 from tersely.runtime import Predictor
-from tersely.training.scored_run import DEFAULTS
+from tersely.training.arguments import DEFAULTS
 from widths import TRAINING, examples, flipped, learnt, weights_in
 
 
@@ -56,11 +56,13 @@ def done(model, tmp_path_factory):
     work, told = tmp_path_factory.mktemp("run") / "work", Told()
     before, state = digest(model.path), torch.get_rng_state()
     settings = PruneSettings(width_mult_list="1/2 0.49 1/4")
-    made = train_widths(
-        model, examples(model, "train"), examples(model, "dev"), work, settings, TRAINING, progress=told
-    )
+    made = train_widths(of(model, work, TRAINING), settings, progress=told)
     assert torch.equal(torch.get_rng_state(), state)
     return {"work": work, "settings": settings, "made": made, "told": told, "before": before}
+
+
+def of(model: Any, work: Path, training: dict[str, Any] | None = None) -> TrainingRun:
+    return TrainingRun(model, examples(model, "train"), examples(model, "dev"), work, training or {})
 
 
 def digest(folder: Path) -> dict[str, str]:
@@ -107,9 +109,7 @@ def test_progress_tells_steps_widths_loss_and_scores(done):
 
 def test_a_finished_training_is_given_back_at_once(model, done):
     told = Told()
-    again = train_widths(
-        model, examples(model, "train"), examples(model, "dev"), done["work"], done["settings"], TRAINING, progress=told
-    )
+    again = train_widths(of(model, done["work"], TRAINING), done["settings"], progress=told)
     assert again == done["made"]
     assert told.titles == []
     left = sorted(path.name for path in done["work"].iterdir())
@@ -129,16 +129,15 @@ def test_pruning_alone_takes_the_most_important_or_the_first(model):
 def test_a_short_run_that_scores_zero_gives_its_last_step(model, tmp_path):
     settings = PruneSettings(width_mult_list="1/2", importance="teacher")
     unlabelled = [replace(example, gold=None) for example in examples(model, "train")]
-    (only,) = train_widths(
-        model, unlabelled, flipped(right(model)), tmp_path / "work", settings, {"max_steps": 2, "learning_rate": 1e-6}
-    )
+    training = {"max_steps": 2, "learning_rate": 1e-6}
+    (only,) = train_widths(TrainingRun(model, unlabelled, flipped(right(model)), tmp_path / "work", training), settings)
     assert (only.step, only.score.value) == (2, 0.0)
-    assert load_module(only.folder) is not None
+    assert load_module(only.folder).config.tersely_shape["heads"] == list(only.shape.heads)
     assert DEFAULTS["save_steps"] > only.step
 
 
 def test_a_disk_that_fills_up_while_a_best_is_written_loses_no_training(model, tmp_path, monkeypatch):
-    call = (model, examples(model, "train"), examples(model, "dev"), tmp_path / "work", PruneSettings("1/2"), TRAINING)
+    call = of(model, tmp_path / "work", TRAINING), PruneSettings("1/2")
 
     def copy_until_full(source: Path, place: Path) -> None:
         if "step-12" in str(place):
@@ -167,8 +166,8 @@ def right(model: Any) -> list[Any]:
 
 
 REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
-    "no train rows": ({"train_examples": []}, "There are no training rows to prune with"),
-    "no eval rows": ({"eval_examples": []}, "There are no eval rows to choose widths by"),
+    "no train rows": ({"train": []}, "There are no training rows to prune with"),
+    "no eval rows": ({"evaluation": []}, "There are no eval rows to choose widths by"),
     "dtype": ({"input_dtype": "int8"}, "'input_dtype' option must be int64 or int32. Got 'int8'"),
     "half a head": ({"settings": PruneSettings(width_mult_list="1/10")}, "less than half a head"),
     **{
@@ -188,13 +187,11 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", REFUSALS)
 def test_what_cannot_be_is_refused_before_any_work(model, tmp_path, case):
     changes, message = REFUSALS[case]
-    call = {
-        "folder": model, "train_examples": examples(model, "train"), "eval_examples": examples(model, "dev"),
-        "work": tmp_path / "work", "settings": PruneSettings(), "training": {},
-    }  # fmt: skip
+    own = {name: changes[name] for name in ("settings", "input_dtype") if name in changes}
+    run = replace(of(model, tmp_path / "work"), **{name: changes[name] for name in changes.keys() - own.keys()})
     told = Told()
     with pytest.raises(UserError) as caught:
-        train_widths(**{**call, **changes}, progress=told)
+        train_widths(run, **{"settings": PruneSettings(), **own}, progress=told)
     assert message in str(caught.value)
     assert told.titles == []
     assert not (tmp_path / "work").exists()
@@ -204,19 +201,19 @@ def test_rows_without_labels_are_refused_where_labels_are_needed(model, tmp_path
     train = examples(model, "train")
     train[4] = replace(train[4], gold=None)
     with pytest.raises(UserError, match="Training row 5 has no label, which the option 'importance' labels needs"):
-        train_widths(model, train, examples(model, "dev"), tmp_path / "work", PruneSettings(), {})
+        train_widths(replace(of(model, tmp_path / "work"), train=train), PruneSettings())
 
 
 def test_a_family_without_description_is_refused(model, tmp_path):
     unknown = replace(model, config={**model.config, "model_type": "gpt2"})
     with pytest.raises(UserError, match="The family 'gpt2' has no description"):
-        train_widths(unknown, [], [], tmp_path / "work", PruneSettings(), {})
+        train_widths(TrainingRun(unknown, [], [], tmp_path / "work", {}), PruneSettings())
 
 
 def test_a_folder_with_other_files_is_not_taken_for_work(model, tmp_path):
     (tmp_path / "thesis.txt").write_text("mine", encoding="utf-8")
     with pytest.raises(UserError, match="holds files that no earlier training left there"):
-        train_widths(model, examples(model, "train"), examples(model, "dev"), tmp_path, PruneSettings(), {})
+        train_widths(of(model, tmp_path), PruneSettings())
     assert (tmp_path / "thesis.txt").read_text(encoding="utf-8") == "mine"
 
 
@@ -238,10 +235,7 @@ def test_a_teacher_that_does_not_fit_is_refused(model, tmp_path, fields, setting
     built = {"labels": 2, "layers": 2, "vocab": 400, **named, **fields}
     teacher = build(tmp_path / "teacher", **built)
     with pytest.raises(UserError) as caught:
-        train_widths(
-            model, examples(model, "train"), examples(model, "dev"), tmp_path / "work",
-            PruneSettings(teacher=teacher, **settings), {},
-        )  # fmt: skip
+        train_widths(of(model, tmp_path / "work"), PruneSettings(teacher=teacher, **settings))
     assert message in str(caught.value)
 
 
@@ -258,6 +252,7 @@ def test_a_teacher_of_another_family_is_given_its_own_inputs(model, tmp_path, st
 
     settings = PruneSettings("1/2", importance="teacher", distill_hidden=0, teacher=other, augment=look)
     rows = examples(model, "train")
-    (only,) = train_widths(open_folder(own), rows, rows[:8], tmp_path / "work", settings, {"max_steps": 1})
+    run = TrainingRun(open_folder(own), rows, rows[:8], tmp_path / "work", {"max_steps": 1})
+    (only,) = train_widths(run, settings)
     assert only.step == 1
     assert seen == [{"input_ids", "attention_mask", "token_type_ids"}]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from children import TORCHRUN, environment
+from children import TRAIN_WIDTHS_ONCE as SCRIPT
 from widths import learnt, weights_in
 
-SCRIPT = Path(__file__).parent.parent / "train_widths_once.py"
 NAMES = ["width_mult_0.5", "width_mult_0.5-depth_mult_0.5"]
 
 
@@ -29,18 +29,8 @@ def without_dropout(tmp_path_factory):
 
 
 def start(*words: str | Path, batch: int = 8) -> str:
-    environment = {
-        **os.environ,
-        "BATCH": str(batch),
-        "OMP_NUM_THREADS": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-        "MASTER_ADDR": "127.0.0.1",
-    }
-    paths = [str(SCRIPT.parent), os.environ.get("PYTHONPATH", "")]
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-    done = subprocess.run(
-        [sys.executable, *map(str, words)], env=environment, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, *map(str, words)]
+    done = subprocess.run(command, env=environment(BATCH=str(batch)), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
@@ -79,9 +69,7 @@ def test_two_processes_give_what_one_gives_with_twice_the_batch(without_dropout,
     for place in (alone, work):
         place.parent.mkdir()
     start(SCRIPT, without_dropout, alone)
-    start(
-        "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", SCRIPT, without_dropout, work, batch=4
-    )
+    start(*TORCHRUN, SCRIPT, without_dropout, work, batch=4)
     assert made(work, 0) == made(work, 1)
     assert [name for name, *_ in made(work)] == NAMES
     kept = {folder.split("/")[0] for _, folder, _, _ in made(work)}

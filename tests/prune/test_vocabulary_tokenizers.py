@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from models import SENTENCES
 from tersely.errors import UserError
-from tersely.prune.tokenizer import named_tokens, pieces_of, rewrite
+from tersely.prune.smaller_tokenizer import named_tokens, rewrite, vocabulary_of
 
 LETTERS = "abc"
 WORDS = ["".join(word) for length in range(1, 6) for word in itertools.product(LETTERS + "z", repeat=length)]
@@ -35,7 +35,7 @@ def closed_part(content: dict[str, Any], pieces: Any, size: int, draw: random.Ra
 def count_equal(tokenizer: Tokenizer, draw: random.Random, texts: list[str]) -> int:
     """Cut at random, compare wherever every old token is kept; gives how many texts that were."""
     content = json.loads(tokenizer.to_str())
-    pieces = pieces_of(content)
+    pieces = vocabulary_of(content)
     kept = closed_part(content, pieces, tokenizer.get_vocab_size(), draw)
     pieces.check(frozenset(kept))
     numbers = {old: new for new, old in enumerate(kept)}
@@ -81,15 +81,15 @@ def test_wordpiece_is_refused_where_an_unknown_word_would_become_known():
     tokenizer, without_ab = wordpiece("[UNK]", "a", "ab", "##bc", "##b"), wordpiece("[UNK]", "a", "##bc", "##b")
     assert tokenizer.encode("abc").tokens == ["[UNK]"]
     assert without_ab.encode("abc").tokens == ["a", "##bc"]
-    with pytest.raises(UserError, match="'##bc' is in use, but there is no piece '##c'"):
-        pieces_of(json.loads(tokenizer.to_str())).check(frozenset({0, 1, 3, 4}))
+    with pytest.raises(UserError, match="'##bc' is in use, but there is no token '##c'"):
+        vocabulary_of(json.loads(tokenizer.to_str())).check(frozenset({0, 1, 3, 4}))
 
 
 def test_wordpiece_names_of_special_tokens_are_not_taken_for_words():
     """There is no ##C in an uncased vocabulary, and no word [CLS] either: BERT's rule cuts at the brackets."""
     tokenizer = wordpiece("[UNK]", "[CLS]", "a")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.BertPreTokenizer()])
-    pieces_of(json.loads(tokenizer.to_str())).check(frozenset({0, 1, 2}))
+    vocabulary_of(json.loads(tokenizer.to_str())).check(frozenset({0, 1, 2}))
 
 
 @settings(max_examples=150, deadline=None)
@@ -115,7 +115,7 @@ def test_unigram_keeps_what_unknown_letters_score():
     tokenizer, without_a = (Tokenizer(models.Unigram(part, unk_id=0)) for part in (scored, [scored[0], *scored[2:]]))
     assert tokenizer.encode("abcd").tokens == ["ab", "c", "d"]
     assert without_a.encode("abcd").tokens == ["a", "bcd"]  # the first of them unknown
-    assert 1 in pieces_of(json.loads(tokenizer.to_str())).always
+    assert 1 in vocabulary_of(json.loads(tokenizer.to_str())).always
 
 
 @settings(max_examples=150, deadline=None)
@@ -155,12 +155,12 @@ def test_whole_pipelines_keep_texts_of_kept_tokens(family, texts, draw, tokenize
 def test_a_setting_of_bpe_that_is_not_proved_is_refused():
     tokenizer = Tokenizer(models.BPE({"a": 0, "b</w>": 1}, [], end_of_word_suffix="</w>"))
     with pytest.raises(UserError, match="BPE vocabulary with 'end_of_word_suffix'"):
-        pieces_of(json.loads(tokenizer.to_str()))
+        vocabulary_of(json.loads(tokenizer.to_str()))
 
 
 def test_unigram_without_unknown_token_is_refused():
     with pytest.raises(UserError, match="names no unknown token"):
-        pieces_of(json.loads(Tokenizer(models.Unigram([("a", -1.0)])).to_str()))
+        vocabulary_of(json.loads(Tokenizer(models.Unigram([("a", -1.0)])).to_str()))
 
 
 def test_every_number_of_the_file_is_changed():
@@ -178,7 +178,7 @@ def test_every_number_of_the_file_is_changed():
     ):
         tokenizer.post_processor = processor
         content = json.loads(tokenizer.to_str())
-        new = rewrite(content, pieces_of(content), {1: 0, 3: 1, 4: 2, 5: 3, 6: 4})
+        new = rewrite(content, vocabulary_of(content), {1: 0, 3: 1, 4: 2, 5: 3, 6: 4})
         smaller = Tokenizer.from_str(json.dumps(new))
         assert smaller.encode("y").ids == [2, 0, 3]
         assert smaller.token_to_id("[NEW]") == new["padding"]["pad_id"] == 4

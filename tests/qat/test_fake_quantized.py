@@ -16,7 +16,7 @@ from tersely.engines.torch import input_names
 from tersely.errors import UserError
 from tersely.models.torch_folder import load_module
 from tersely.qat import QatSettings
-from tersely.qat.linear import FakeQuantLinear
+from tersely.qat.model import FakeQuantLinear
 from tersely.training.batches import Collator
 
 TOLERANCE = 0.02
@@ -81,6 +81,7 @@ def test_exported_graphs_give_the_models_own_logits(family, tmp_path):
 
 def test_training_starts_where_ptq_ends(bert):
     quantized = bert.quantized(QatSettings(algo_list=("mse",)))
+    assert quantized.quant_map().layers.keys() == quantized.start.layers.keys() != set()
     for name, layer in quantized.quant_map().layers.items():
         begun = quantized.start.layers[name]
         found = layer.range.low, layer.range.high

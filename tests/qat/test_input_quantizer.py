@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from tersely.errors import UserError
+from tersely.qat import QatSettings
 from tersely.qat.input_quantizer import InputQuantizer, Sight
-from tersely.qat.settings import QatSettings
 from tersely.quant_map import Range
 
 MOVING = QatSettings(use_pact=False, moving_rate=0.7)

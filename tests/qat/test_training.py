@@ -19,9 +19,9 @@ from tersely.graphs.write_onnxruntime import write_onnxruntime
 from tersely.graphs.write_qdq import write_qdq
 from tersely.measure.score import score
 from tersely.models.torch_folder import load_module
-from tersely.qat import QatSettings, Trained, train_int8
+from tersely.qat import QatSettings, Trained, TrainingRun, train_int8
 from tersely.qat import training as room
-from tersely.qat.int8_trainer import NAME
+from tersely.qat.training import NAME
 from tersely.quant_map import QuantMap
 from tersely.quantize.weights import unsafe_pairs
 from tersely.runtime import Predictor
@@ -39,10 +39,9 @@ def subject(tmp_path_factory):
 
 
 def train(subject: Subject, work: Path, settings: QatSettings = QUICK, **training: Any) -> Trained:
-    return train_int8(
-        subject.folder, subject.proto, subject.samples, examples(subject.folder, "train"),
-        examples(subject.folder, "dev"), work, settings, {**TRAINING, **training}, seed=7,
-    )  # fmt: skip
+    rows = [examples(subject.folder, part) for part in ("train", "dev")]
+    run = TrainingRun(subject.folder, *rows, work, {**TRAINING, **training}, seed=7)
+    return train_int8(run, subject.calibrated, settings)
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +64,14 @@ def test_what_is_kept_is_what_the_engines_compute(subject, trained, tmp_path):
 def test_integers_are_safe_and_weights_have_moved(subject, tmp_path):
     trainer = trainer_of(subject, tmp_path, QUICK)
     layers = trainer.quantized.quant_map().layers
+    assert layers
     assert not any(unsafe_pairs(layer.integers) for layer in layers.values())
     before, after = weights_in(subject.folder.path), trainer.quantized.plain().state_dict()
     assert all(not np.array_equal(before[name], after[name].numpy()) for name in layers)
 
 
 def test_a_second_call_gives_the_same_at_once(subject, trained, monkeypatch):
-    monkeypatch.setattr(room, "make_trainer", None)
+    monkeypatch.setattr(room, "Int8Trainer", None)
     again = train(subject, trained.folder.parent.parent)
     assert (again.folder, again.step, again.score.value) == (trained.folder, trained.step, trained.score.value)
     assert not list(trained.folder.parent.parent.glob("checkpoint-*"))
@@ -100,14 +100,15 @@ def test_a_training_that_was_cut_off_goes_on_to_the_same_result(subject, trained
     for name, layer in whole.quantized.quant_map().layers.items():
         assert np.array_equal(layer.integers, others[name].integers)
         assert layer.range == others[name].range
-    assert whole.keep.best[NAME][0] == again.keep.best[NAME][0] == trained.step
-    assert whole.keep.moved == again.keep.moved
+    assert whole.keep.best[NAME].step == again.keep.best[NAME].step == trained.step
+    assert whole.keep.best[NAME].moved == again.keep.best[NAME].moved
 
 
 def test_a_training_that_does_harm_gives_what_it_began_with(subject, tmp_path):
     found = train(subject, tmp_path / "work", learning_rate=0.3, max_steps=3, save_steps=1)
     assert found.step == 0
     start = QuantMap.load(tmp_path / "work" / "start.npz")
+    assert found.quant_map.layers.keys() == start.layers.keys() != set()
     for name, layer in found.quant_map.layers.items():
         apart = layer.integers.astype(int) - start.layers[name].integers
         assert (apart != 0).mean() < 0.01, "only a few may fall to the other side of a tie"
@@ -171,7 +172,7 @@ def test_accumulated_parts_are_one_larger_batch(subject, tmp_path):
 @pytest.mark.slow
 def test_ranges_at_run_time_give_layers_without_range(subject, tmp_path):
     found = train(subject, tmp_path, replace(QUICK, activation_quantize_type="abs_max"), max_steps=2)
-    assert all(layer.range is None for layer in found.quant_map.layers.values())
+    assert {layer.range for layer in found.quant_map.layers.values()} == {None}
 
 
 @pytest.mark.parametrize(

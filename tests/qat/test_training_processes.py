@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from children import TORCHRUN, environment
+from children import TRAIN_INT8_ONCE as SCRIPT
 from train_int8_once import write_graph
 from widths import learnt, weights_in
-
-SCRIPT = Path(__file__).parent.parent / "train_int8_once.py"
 
 
 @pytest.fixture(scope="module")
@@ -28,16 +27,8 @@ def parent(tmp_path_factory):
 
 
 def start(*words: str | Path, batch: int = 8) -> subprocess.Popen[bytes]:
-    paths = [str(SCRIPT.parent), os.environ.get("PYTHONPATH", "")]
-    environment = {
-        **os.environ,
-        "BATCH": str(batch),
-        "OMP_NUM_THREADS": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-        "MASTER_ADDR": "127.0.0.1",
-        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
-    }
-    return subprocess.Popen([sys.executable, *map(str, words)], env=environment, stderr=subprocess.PIPE)
+    command = [sys.executable, *map(str, words)]
+    return subprocess.Popen(command, env=environment(BATCH=str(batch)), stderr=subprocess.PIPE)
 
 
 def finish(child: subprocess.Popen[bytes]) -> None:
@@ -77,9 +68,9 @@ def test_killed_training_goes_on_to_the_same_integers(parent, whole, tmp_path):
 @pytest.mark.slow
 def test_two_processes_give_what_one_gives_with_twice_the_batch(parent, whole, tmp_path):
     work = tmp_path / "work"
-    together = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
-    finish(start(*together, SCRIPT, parent, work, batch=4))
+    finish(start(*TORCHRUN, SCRIPT, parent, work, batch=4))
     assert made(work, 0) == made(work, 1)
+    assert made(work)["ranges"].keys() == made(whole)["ranges"].keys() != set()
     for name, (low, high) in made(whole)["ranges"].items():
         assert made(work)["ranges"][name] == pytest.approx([low, high], rel=0.02), name
     if made(work)["step"] == made(whole)["step"]:

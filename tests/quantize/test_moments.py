@@ -73,9 +73,10 @@ def test_moments_are_those_of_all_tokens_at_once(small: Any, monkeypatch: Any, m
 def test_means_alone_keep_no_matrices(small: Any) -> None:
     feeds = list(feeds_of(small().proto).values())
     (found,) = stream_moments(small().proto, feeds, (LEARN,), 0, matrices=False)
+    assert found.keys() == set(feeds)
     for (moments,) in found.values():
         assert moments["mean"].ndim == moments["mean_quantized"].ndim == 1
-        with pytest.raises(KeyError):
+        with pytest.raises(KeyError, match="second"):
             moments["second"]
 
 

@@ -58,6 +58,7 @@ def test_neither_batches_nor_order_matter(small: Any, monkeypatch: Any, rows: in
     monkeypatch.setattr(observing, "BATCH_ROWS", rows)
     monkeypatch.setattr(observing, "BATCH_TOKENS", tokens)
     found = whole(proto, FEATURES[::-1])
+    assert found.keys() == expected.keys() != set()
     for name, statistics in found.items():
         assert_same(statistics, expected[name])
 
@@ -114,7 +115,8 @@ def test_divisors_divide(small: Any) -> None:
 
 def test_no_rows_give_empty_statistics(small: Any) -> None:
     proto = small().proto
-    assert all(statistics.samples == 0 for statistics in whole(proto, []).values())
+    found = {name: statistics.samples for name, statistics in whole(proto, []).items()}
+    assert found == dict.fromkeys(inputs(proto), 0) != {}
 
 
 def test_watched_tokens_are_those_of_torch(small: Any) -> None:

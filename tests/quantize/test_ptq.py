@@ -72,7 +72,9 @@ def test_layers_of_one_input_share_range_and_smoothing(small: Any) -> None:
 
 
 def test_smoothing_off_has_no_vectors(small: Any) -> None:
-    assert all(layer.smooth is None for layer in made(small().proto, smooth="off").layers.values())
+    layers = made(small().proto, smooth="off").layers
+    assert len(layers) == 13
+    assert all(layer.smooth is None for layer in layers.values())
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 0.8])

@@ -131,6 +131,7 @@ def test_rows_that_calibrate_judge_where_there_are_no_others(small: Any) -> None
     alone = replace(SAMPLES, judging=())
     settings = PtqSettings(algo_list=("mse",), bias_correction=True)
     found = ptq(proto, find_targets(proto), alone, settings)[KEY]
+    assert len(found.layers) == 13
     assert all(layer.bias is not None for layer in found.layers.values())  # on them it always helps
 
 

@@ -61,14 +61,16 @@ def test_page_of_each_task_says_what_the_result_says(head: str, runs: Callable[.
     assert titles == [*expected, "To run it again"]
     assert "also chose the model" in next(page.all("ul", wanted="stamps")).text
     assert "test rows, which chose nothing" in next(page.all("ul", wanted="stamps")).text
+    assert content["sensitivity"]
     for name, harm in content["sensitivity"].items():
         (bar,) = (one for one in next(page.all("dl", wanted="bars")).all("div") if next(one.all("dt")).text == name)
         assert next(bar.all("dd")).text == f"{harm:.4f}"
     (every,) = (one for one in page.all("table") if next(one.all("caption")).text == "Layers, tables and products")
     assert len(list(next(every.all("tbody")).all("tr"))) == len(content["layers"])
-    for layer in content["layers"]:
-        if layer["precision"] == "float":
-            assert f"Float, {content['reasons'][layer['reason']]}: " in page.text
+    reasons = {layer["reason"] for layer in content["layers"] if layer["precision"] == "float"}
+    assert reasons
+    for reason in reasons:
+        assert f"Float, {content['reasons'][reason]}: " in page.text
 
 
 @pytest.mark.slow
@@ -248,7 +250,9 @@ def test_same_result_gives_the_same_bytes(content: dict[str, Any], tmp_path: Pat
 def test_drawn_again_is_what_the_run_drew(runs: Callable[..., Path], tmp_path: Path) -> None:
     folder = runs("SequenceClassification")
     (tmp_path / "result.json").write_bytes((folder / "result.json").read_bytes())
-    for path in write_report(tmp_path):
+    written = write_report(tmp_path)
+    assert {path.name for path in written} == {"report.html", "report.md"}
+    for path in written:
         assert path.read_bytes() == (folder / path.name).read_bytes()
 
 

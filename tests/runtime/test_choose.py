@@ -103,7 +103,9 @@ def test_graphs_of_one_rank_keep_their_order():
 
 
 def test_classes_of_this_machine_are_those_measured(artifact):
-    for pair in pairs(read(artifact)):
+    found = pairs(read(artifact))
+    assert len(found) == 3
+    for pair in found:
         assert pair.cpu_class == effective_class(pair.engine)
 
 

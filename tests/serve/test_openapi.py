@@ -18,6 +18,7 @@ CHECKS = (
 def test_every_path_of_the_document_is_there(server):
     document = server.ask("/openapi.json").json
     assert document["openapi"].startswith("3.1")
+    assert {"/readyz", "/models/text"} <= set(document["paths"])
     for path, operations in document["paths"].items():
         for method in operations:
             said = server.ask(path, {} if method == "post" else None)

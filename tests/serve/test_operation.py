@@ -194,6 +194,8 @@ def test_workers_share_the_port_and_one_that_dies_is_replaced(folders):
 def test_workers_end_with_the_first_process(folders):
     with in_process(folders["text"], "--workers", "2", "--threads", "1") as (server, process):
         left = workers(server.pid)
+        assert len(left) == 2
+        assert all(_maps(pid) for pid in left)
         process.kill()
         process.wait(30)
         deadline = time.monotonic() + 60

@@ -19,7 +19,7 @@ from tersely.graphs.write_onnxruntime import write_onnxruntime
 from tersely.graphs.write_qdq import write_qdq
 from tersely.models.folder import ModelFolder, open_folder
 from tersely.models.torch_folder import load_module
-from tersely.qat import FakeQuantized, QatSettings
+from tersely.qat import Calibrated, FakeQuantized, QatSettings
 from tersely.qat.start import find_start, first_position_only
 from tersely.quantize.samples import Samples
 from tersely.quantize.targets import Targets, find_targets
@@ -52,9 +52,13 @@ class Subject:
         samples = Samples(features[:half], features[half:], {"half": half}, folder.encoder.pad_id)
         return cls(folder, model, proto, find_targets(proto), samples)
 
+    @property
+    def calibrated(self) -> Calibrated:
+        return Calibrated(self.proto, self.samples)
+
     def quantized(self, settings: QatSettings = QatSettings(), **more: Any) -> FakeQuantized:  # noqa: B008
-        start = find_start(self.model, self.proto, self.targets, self.samples, settings, self.samples.features)
-        short = first_position_only(self.proto, self.targets, self.samples)
+        start = find_start(self.model, self.calibrated, settings, self.samples.features)
+        short = first_position_only(self.calibrated)
         return FakeQuantized(self.model, start, self.targets, settings, first_only=short, **more)
 
     def logits(self, engine: Any) -> list[np.ndarray]:

@@ -127,6 +127,13 @@ def squad(path: Path, records: Sequence[dict[str, Any]]) -> Path:
     return path
 
 
+def finetunable(folder: Path) -> Path:
+    """Write an encoder and the rows that teach it: `encoder`, `train.tsv`, `dev.tsv`."""
+    split(folder, single, tsv, "tsv")
+    tiny(folder / "encoder")
+    return folder
+
+
 def split(
     folder: Path, make: Callable[[random.Random], dict[str, Any]], write: Callable[..., Path], suffix: str
 ) -> tuple[Path, Path]:

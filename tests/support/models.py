@@ -8,12 +8,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 FAMILIES = (
     "bert", "roberta", "xlm_roberta", "ernie", "electra", "distilbert",
     "mpnet", "camembert", "deberta_v2", "albert", "modernbert",
 )  # fmt: skip
 ROBERTA_ITSELF = ("xlm_roberta", "camembert")
-"""Families that transformers builds module for module as roberta: tests that export every family are long there."""
+"""Families that transformers builds module for module as roberta."""
+EVERY_FAMILY = [pytest.param(one, marks=pytest.mark.long) if one in ROBERTA_ITSELF else one for one in FAMILIES]
+"""For tests that export or train a model of every family: those that repeat roberta are long."""
 HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering")
 MAX_LENGTH = 96
 """The longest sequence, special tokens included, that every model built here takes."""

@@ -16,7 +16,7 @@ from fake_quantized import Subject, graph_of
 from learnable import rows, single
 from slow_process import slow_down_others
 from tersely.models.torch_folder import load_module
-from tersely.qat import QatSettings, train_int8
+from tersely.qat import QatSettings, TrainingRun, train_int8
 from widths import examples
 
 SETTINGS = QatSettings(algo_list=("min_max",), pact_rate=5.0)
@@ -36,10 +36,10 @@ def main() -> None:
     one = Subject.of(parent / "model", texts, onnx.load(parent / GRAPH))
     size = int(os.environ.get("BATCH", "8"))
     training = {"learning_rate": 1e-3, "max_steps": 9, "save_steps": 3, "per_device_train_batch_size": size}
-    found = train_int8(
-        one.folder, one.proto, one.samples, examples(one.folder, "train")[:104], examples(one.folder, "dev"), work,
-        SETTINGS, training, seed=7,
-    )  # fmt: skip
+    run = TrainingRun(
+        one.folder, examples(one.folder, "train")[:104], examples(one.folder, "dev"), work, training, seed=7
+    )
+    found = train_int8(run, one.calibrated, SETTINGS)
     ranges = {name: [layer.range.low, layer.range.high] for name, layer in found.quant_map.layers.items()}
     told = {"folder": str(found.folder.relative_to(work)), "step": found.step, "score": found.score.value}
     place = work.parent / f"made-{os.environ.get('RANK', '0')}.json"

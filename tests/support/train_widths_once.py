@@ -15,7 +15,7 @@ from pathlib import Path
 
 from slow_process import slow_down_others
 from tersely.models.folder import open_folder
-from tersely.prune import PruneSettings, train_widths
+from tersely.prune import PruneSettings, TrainingRun, train_widths
 from widths import TRAINING, examples
 
 SETTINGS = PruneSettings(width_mult_list="1/2", depth_mult_list="1 1/2", label_loss=0.5)
@@ -26,7 +26,8 @@ def train(parent: Path, work: Path) -> None:
     slow_down_others()
     model = open_folder(parent / "model")
     training = {**TRAINING, "save_steps": 3, "per_device_train_batch_size": int(os.environ.get("BATCH", "8"))}
-    made = train_widths(model, examples(model, "train")[:104], examples(model, "dev"), work, SETTINGS, training, seed=7)
+    run = TrainingRun(model, examples(model, "train")[:104], examples(model, "dev"), work, training, seed=7)
+    made = train_widths(run, SETTINGS)
     told = [[one.name, str(one.folder.relative_to(work)), one.step, one.score.value] for one in made]
     rank = os.environ.get("RANK", "0")
     (work.parent / f"made-{rank}.json").write_text(json.dumps(told), encoding="utf-8")

@@ -19,14 +19,16 @@ from tersely.models.families import find
 from tersely.models.folder import ModelFolder, open_folder
 from tersely.models.torch_folder import load_module
 from tersely.prune import Elastic, PruneSettings
-from tersely.prune.carved_folder import carved_writer
-from tersely.prune.elastic_trainer import ElasticTrainer
-from tersely.prune.prune_only import ordered_model
+from tersely.prune.dynabert import ElasticTrainer
+from tersely.prune.importance import ordered_model
 from tersely.tasks import Columns
 from tersely.tasks.options import TaskOptions
 from tersely.training.batches import Collator, FeatureDataset
+from tersely.training.checkpoints import KeepBest
 from tersely.training.finetune import finetune
-from tersely.training.keep_best import KeepBest
+from tersely.training.model_folder import save_carved
+from tersely.training.scored_trainer import Scorer
+from tersely.training.teacher import Teacher
 
 TRAINING: dict[str, Any] = {"learning_rate": 1e-3, "num_train_epochs": 1, "save_steps": 6, "logging_steps": 3}
 """What prunes it in a second."""
@@ -74,15 +76,16 @@ def trainer_for(
         output_dir=str(work), remove_unused_columns=False, disable_tqdm=True, **{**defaults, **training}
     )
     set_seed(arguments.seed)
+
+    def write(network: Any, place: Path) -> None:
+        save_carved(network, place, source=folder.path, overwrite=True)
+
     return ElasticTrainer(
         model=Elastic(student, {target.name: target.shape for target in targets}, family),
-        teacher=model,
-        teacher_family=family,
+        teacher=Teacher(model, family),
         settings=settings,
-        keep=KeepBest(work, folder.task, carved_writer(folder.path)),
-        task=folder.task,
-        encoder=folder.encoder,
-        eval_examples=evaluation,
+        keep=KeepBest(work, folder.task, write),
+        scorer=Scorer(folder.task, folder.encoder, evaluation),
         args=arguments,
         train_dataset=FeatureDataset(folder.task, train, folder.encoder, labelled=settings.label_loss > 0),
         eval_dataset=evaluation,

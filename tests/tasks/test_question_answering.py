@@ -169,6 +169,7 @@ def test_long_question_is_cut_to_max_query_length(encoder_of):
     task = dataclasses.replace(TASK, max_query_length=5)
     features = task.features(task.examples([(CONTEXT, "the fox")]), encoder)
     expected = encoder.plain([CONTEXT])[0].ids[:5]
+    assert features
     assert all(feature.input_ids[1:6].tolist() == expected for feature in features)
 
 

@@ -225,6 +225,7 @@ def test_scores_equal_softmax_of_the_first_piece(encoder_of):
     chances = np.exp(first) / np.exp(first).sum(axis=1, keepdims=True)
     assert answer.scores == pytest.approx(chances.max(axis=1))
     assert answer.tags == tuple(LABELS[i] for i in first.argmax(axis=1))
+    assert answer.entities
     for entity in answer.entities:
         assert entity.score == pytest.approx(np.mean(answer.scores[entity.first : entity.last]))
 

@@ -13,7 +13,7 @@ from prunable_batches import batch_for
 from tersely.engines.torch import as_tuple, output_names
 from tersely.models.torch_folder import load_module
 from tersely.tasks.sequence_classification import MULTI, REGRESSION, SINGLE
-from tersely.training.distil import ONE, QUESTION, TOKENS, Counts, hidden_loss, label_loss, logits_loss
+from tersely.training.losses import ONE, QUESTION, TOKENS, Counts, hidden_loss, label_loss, logits_loss
 
 LENGTHS = (7, 4, 1)
 MASK = (torch.arange(7) < torch.tensor(LENGTHS)[:, None]).long()

@@ -21,7 +21,7 @@ from huggingface_hub.utils.tqdm import are_progress_bars_disabled
 from safetensors.torch import load_file, save_file
 from transformers.utils import logging as transformers_logging
 
-from learnable import LENGTH, jsonl, several, single, split, tiny, tsv
+from learnable import LENGTH, finetunable, jsonl, several, split, tiny
 from tersely.data import read
 from tersely.data.rows import Rows
 from tersely.engines.cpu import cpu
@@ -29,9 +29,8 @@ from tersely.errors import UserError
 from tersely.progress import Advance
 from tersely.tasks import Columns
 from tersely.tasks.options import TaskOptions
-from tersely.training.finetune import Finetuned, finetune
-from tersely.training.labels import find_labels
-from tersely.training.settings import DECIDED, WITHOUT_EFFECT, checked
+from tersely.training.arguments import DECIDED, WITHOUT_EFFECT, checked
+from tersely.training.finetune import Finetuned, find_labels, finetune
 
 OPTIONS = TaskOptions(task="sequence_classification", max_seq_length=LENGTH)
 SHORT: dict[str, Any] = {"max_steps": 12, "save_steps": 4, "learning_rate": 3e-3}
@@ -62,10 +61,7 @@ class Watching:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("runs")
-    split(folder, single, tsv, "tsv")
-    tiny(folder / "encoder")
-    return folder
+    return finetunable(tmp_path_factory.mktemp("runs"))
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +104,11 @@ def test_best_checkpoint_is_kept_not_the_last(place: Path, tmp_path: Path) -> No
     watching = Watching()
     best = run(place, tmp_path / "best", watching, **{**wild, "save_steps": 1})
     last = run(place, tmp_path / "last", **{**wild, "save_steps": 16})
-    seen = [float(note.split("accuracy ")[1].split()[0]) for note in watching.notes if "accuracy" in note]
+    seen = [
+        float(note.split("accuracy ")[1].split()[0])
+        for note in watching.notes
+        if "accuracy" in note and "scoring" not in note
+    ]
     assert len(seen) == 15  # each step's score is shown with the next step
     assert 100 * best.score.value == pytest.approx(max(*seen, 100 * last.score.value), abs=0.006)
     assert best.score.value > last.score.value

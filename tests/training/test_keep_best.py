@@ -12,8 +12,8 @@ from tersely.models.carve import carve, shape_for, shape_of
 from tersely.models.families import find
 from tersely.models.folder import open_folder
 from tersely.models.torch_folder import load_module
-from tersely.prune.carved_folder import carved_writer
-from tersely.training.keep_best import KeepBest, score_from_json, score_to_json
+from tersely.training.checkpoints import KeepBest, score_from_json, score_to_json
+from tersely.training.model_folder import save_carved
 
 
 @pytest.fixture
@@ -25,6 +25,10 @@ def folder(prunable):
 def carved(folder):
     model = load_module(folder.path)
     return carve(model, find(model), shape_for(shape_of(model, find(model)), Fraction(1, 2)))
+
+
+def writer(folder):
+    return lambda model, place: save_carved(model, place, source=folder.path, overwrite=True)
 
 
 def scored(value: float) -> Score:
@@ -43,11 +47,11 @@ def scored(value: float) -> Score:
     ],
 )
 def test_the_best_is_kept_and_of_equals_the_later(folder, carved, tmp_path, values, best):
-    keep = KeepBest(tmp_path, folder.task, carved_writer(folder.path))
+    keep = KeepBest(tmp_path, folder.task, writer(folder))
     for number, value in enumerate(values):
         keep.offer("half", carved, number + 1, scored(value))
-    assert keep.folder("half") == tmp_path / f"step-{best}" / "half"
-    assert load_module(keep.folder("half")).config.tersely_shape == carved.config.tersely_shape
+    assert keep.best["half"].folder == tmp_path / f"step-{best}" / "half"
+    assert load_module(keep.best["half"].folder).config.tersely_shape == carved.config.tersely_shape
 
 
 def test_of_equals_the_nearer_one_is_kept_also_by_a_run_that_goes_on(folder, tmp_path):
@@ -63,20 +67,20 @@ def test_of_equals_the_nearer_one_is_kept_also_by_a_run_that_goes_on(folder, tmp
     assert not again.offer("qat", None, 2, scored(0.5), 0.021)
     assert again.offer("qat", None, 3, scored(0.5), 0.01)
     assert again.offer("qat", None, 4, scored(0.6), 0.5), "a better score wins, however far"
-    assert again.best["qat"][0] == 4
+    assert again.best["qat"].step == 4
 
 
 def test_errors_are_better_the_smaller(prunable, tmp_path):
     folder = open_folder(prunable("bert", labels=1, problem_type="regression"))
     task = type(folder.task)(labels=folder.task.labels, problem="regression", metric="mse")
-    keep = KeepBest(tmp_path, task, carved_writer(folder.path), writes=False)
+    keep = KeepBest(tmp_path, task, writer(folder), writes=False)
     assert [keep.offer("half", None, step, scored(value)) for step, value in ((1, 3.0), (2, 4.0), (3, 2.0))] == [
         True, False, True,
     ]  # fmt: skip
 
 
 def test_what_was_replaced_stays_until_it_is_forgotten(folder, carved, tmp_path):
-    keep = KeepBest(tmp_path, folder.task, carved_writer(folder.path))
+    keep = KeepBest(tmp_path, folder.task, writer(folder))
     for step in (1, 2):
         keep.offer("half", carved, step, scored(0.5))
         keep.offer("other", carved, step, scored(1 / step))
@@ -89,17 +93,19 @@ def test_what_was_replaced_stays_until_it_is_forgotten(folder, carved, tmp_path)
 
 
 def test_a_record_is_read_back(folder, carved, tmp_path):
-    keep = KeepBest(tmp_path, folder.task, carved_writer(folder.path))
+    keep = KeepBest(tmp_path, folder.task, writer(folder))
     keep.offer("half", carved, 3, scored(0.5))
     keep.save(tmp_path / "best.json")
-    other = KeepBest(tmp_path, folder.task, carved_writer(folder.path))
+    other = KeepBest(tmp_path, folder.task, writer(folder))
     other.load(tmp_path / "best.json")
-    assert other.folder("half") == keep.folder("half")
-    assert other.best["half"] == (3, score_from_json(score_to_json(scored(0.5))))
+    assert other.best["half"].folder == keep.best["half"].folder
+    assert other.best["half"] == keep.best["half"]
+    assert other.best["half"].step == 3
+    assert other.best["half"].score == score_from_json(score_to_json(scored(0.5)))
     assert not other.offer("half", carved, 4, scored(0.4))
 
 
 def test_only_one_process_writes(folder, carved, tmp_path):
-    keep = KeepBest(tmp_path, folder.task, carved_writer(folder.path), writes=False)
+    keep = KeepBest(tmp_path, folder.task, writer(folder), writes=False)
     assert keep.offer("half", carved, 1, scored(0.5))
     assert list(tmp_path.iterdir()) == []

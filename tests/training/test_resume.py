@@ -11,7 +11,7 @@ from transformers import TrainingArguments
 
 from tersely.models.folder import open_folder
 from tersely.tasks import Feature
-from tersely.training.resume import digest, fingerprint
+from tersely.training.checkpoints import digest, fingerprint
 
 LONG = 2000
 """NumPy and torch leave out the middle of what has more than 1000 elements when they show it."""

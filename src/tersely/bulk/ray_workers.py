@@ -8,8 +8,6 @@ import logging
 import os
 import shutil
 import socket
-import tempfile
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +15,9 @@ from typing import Any
 
 from .. import __version__
 from .. import artifact as artifacts
+from ..atomic import atomic_folder
 from ..errors import Failure, UserError, missing_package
-from ..runtime.choose import cache_folder
+from ..runtime.choose import cache_folder, writing_cache
 from .read_parts import Part
 from .run import Answerer, Job
 from .teamwork import Event, result_of
@@ -28,7 +27,6 @@ PATIENCE = 5.0
 """Seconds to wait for a cluster to answer."""
 
 Files = Mapping[str, bytes]
-SCRATCH = ".part-"
 
 
 def ray_actors(job: Job, address: str, workers: int | None) -> tuple[RayActors, int]:
@@ -85,9 +83,9 @@ class RayActors:
         try:
             return Event(worker, self.ray.get(answer))
         except gone.RayTaskError as error:  # not one of ours, which come as values: tersely is missing there, say
-            told = str(error.cause).strip().splitlines()[-1]
+            reason = str(error.cause).strip().splitlines()[-1]
             hint = f"Every machine of the cluster needs tersely {__version__} with its extra 'ray'."
-            raise UserError(f"A worker could not begin: {told}.", hint=hint) from None
+            raise UserError(f"A worker could not begin: {reason}.", hint=hint) from None
         except (gone.RayActorError, gone.WorkerCrashedError, gone.ObjectLostError, gone.OutOfMemoryError) as error:
             self.actors.discard(worker)
             last = str(error).strip().splitlines()[-1].strip()  # what an actor that could not be made died of
@@ -116,10 +114,10 @@ def connect(address: str) -> Any:
     try:
         ray.init(address=address, **silent)
     except Exception as error:  # Ray raises plain ones too
-        told = str(error).strip().splitlines()[0].rstrip(".")
+        reason = str(error).strip().splitlines()[0].rstrip(".")
         if address == LOCAL:
-            raise Failure(f"Ray did not begin on this machine: {told}.") from error
-        raise _nobody(address, told) from error
+            raise Failure(f"Ray did not begin on this machine: {reason}.") from error
+        raise _nobody(address, reason) from error
     return ray
 
 
@@ -173,47 +171,24 @@ def packed(folder: Path) -> Files:
 
 
 def unpacked(files: Files, cache: Path | None = None) -> Path:
-    """The artifact's folder in the cache: the one that is there if its sums are right, else a new one.
+    """The artifact's folder in the cache: the one that is there if its sums are right, else a new one."""
+    from filelock import FileLock  # Ray brings it
 
-    Workers of one machine may come at the same time: each writes a folder of its own, and the first to rename wins.
-    """
-    place = (cache or cache_folder()) / "artifacts" / hashlib.sha256(files[artifacts.MANIFEST]).hexdigest()
-    if _sound(place):
-        return place
-    try:
-        shutil.rmtree(place, ignore_errors=True)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        _clear(place.parent)
-        with tempfile.TemporaryDirectory(dir=place.parent, prefix=SCRATCH) as scratch:
-            folder = Path(scratch) / "artifact"
-            for name, content in files.items():
-                file = folder / name
-                if not file.resolve().is_relative_to(folder.resolve()):
-                    raise UserError(f"The manifest names a path outside of the folder: {name!r}.")
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(content)
-            artifacts.checked_manifest(folder)
-            if not _sound(place):
-                folder.rename(place)
-    except OSError as error:
-        if _sound(place):  # another worker was faster
-            return place
-        hint = "Name a folder that can be written to in $TERSELY_CACHE."
-        raise Failure(f"The artifact cannot be unpacked: {error.strerror}.", where=str(place), hint=hint) from None
+    home = (cache or cache_folder()) / "artifacts"
+    place = home / hashlib.sha256(files[artifacts.MANIFEST]).hexdigest()
+    with writing_cache(place):
+        home.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{home}.lock"):  # workers of one machine that begin together unpack once
+            with contextlib.suppress(UserError):
+                artifacts.checked_manifest(place)
+                return place
+            shutil.rmtree(place, ignore_errors=True)
+            with atomic_folder(place) as folder:
+                for name, content in files.items():
+                    file = folder / name
+                    if not file.resolve().is_relative_to(folder.resolve()):
+                        raise UserError(f"The manifest names a path outside of the folder: {name!r}.")
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.write_bytes(content)
+                artifacts.checked_manifest(folder)
     return place
-
-
-def _clear(folder: Path) -> None:
-    """Remove what workers that were killed while they unpacked have left; nobody takes an hour for it."""
-    for left in folder.glob(f"{SCRATCH}*"):
-        with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime > 3600:
-                shutil.rmtree(left, ignore_errors=True)
-
-
-def _sound(place: Path) -> bool:
-    try:
-        artifacts.checked_manifest(place)
-    except UserError:
-        return False
-    return True

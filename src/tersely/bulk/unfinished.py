@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
+from ..atomic import atomic_file, lock
 from ..errors import Failure, UserError
 from .read_parts import Part
 from .write_parts import AnswerFormat, Columns
@@ -37,12 +38,16 @@ class Unfinished:
         try:
             self.folder.mkdir(exist_ok=True)
             with contextlib.ExitStack() as opened:
-                _lock(opened.enter_context((self.folder / "lock").open("a")), self.output)
+                handle = lock(self.folder)  # keeps a second run away; a run that was killed keeps nobody away
+                if handle is None:
+                    what = "Another run is writing this output (option '--output')."
+                    raise UserError(what, where=str(self.output), hint="Wait for it, or choose another.")
+                opened.callback(os.close, handle)
                 self._look_around()
                 self._stack = opened.pop_all()
         except OSError as error:
-            told = f"The output cannot be written: {error.strerror} (option '--output')."
-            raise UserError(told, where=str(self.output), hint="Name a file in a folder that can be written.") from None
+            what = f"The output cannot be written: {error.strerror} (option '--output')."
+            raise UserError(what, where=str(self.output), hint="Name a file in a folder that can be written.") from None
         return self
 
     def has(self, part: Part) -> bool:
@@ -59,17 +64,16 @@ class Unfinished:
     def keep(self, part: Part, content: bytes) -> None:
         """Write a part, whole or not at all."""
         place = self._place(part)
-        with self._written(place.with_suffix(".part")) as stream:
+        with self._written(place) as stream:
             stream.write(content)
-        place.with_suffix(".part").replace(place)
         self.kept.append(place)
 
     def finish(self, format: AnswerFormat, columns: Columns) -> None:
         """Make one file of all parts, and put it in its place."""
-        whole = self.folder / "whole"
-        with self._written(whole) as stream:
+        joined = self.folder / "joined"
+        with self._written(joined) as stream:
             format.join(sorted(self.kept), stream, columns)
-        whole.replace(self.output)
+        joined.replace(self.output)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
@@ -79,7 +83,7 @@ class Unfinished:
 
     def _look_around(self) -> None:
         """Find the parts of an earlier run; what else it left goes."""
-        for path in [path for path in self.folder.iterdir() if path.name != "lock"]:
+        for path in list(self.folder.iterdir()):
             if self.resumable and NAME.fullmatch(path.name):
                 self._found[int(path.name.split("-")[0])] = path
             else:
@@ -91,27 +95,12 @@ class Unfinished:
 
     @contextlib.contextmanager
     def _written(self, path: Path) -> Iterator[BinaryIO]:
-        """A file that is on the disk when the block ends."""
+        """A file that is there, on the disk, when the block has ended well."""
         try:
-            with path.open("wb") as stream:
+            with atomic_file(path) as stream:
                 yield stream
-                stream.flush()
-                os.fsync(stream.fileno())
         except OSError as error:
             hint = "Run it again: it goes on where it was." if self.resumable else None
             raise Failure(
                 f"The answers cannot be written: {error.strerror}.", where=str(self.output), hint=hint
             ) from None
-
-
-def _lock(stream: object, output: Path) -> None:
-    """Keep a second run away from the same output; a run that was killed keeps nobody away."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        return
-    try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # type: ignore[arg-type]
-    except BlockingIOError:
-        what = "Another run is writing this output (option '--output')."
-        raise UserError(what, where=str(output), hint="Wait for it, or choose another.") from None

@@ -37,11 +37,11 @@ def format_of(output: str | Path) -> str:
     ('csv', 'jsonl')
     """
     suffix = Path(output).suffix.lower()
-    for name, one in FORMATS.items():
-        if suffix in one.suffixes:
-            one.check()
+    for name, form in FORMATS.items():
+        if suffix in form.suffixes:
+            form.check()
             return name
-    known = ", ".join(suffix for one in FORMATS.values() for suffix in one.suffixes)
+    known = ", ".join(suffix for form in FORMATS.values() for suffix in form.suffixes)
     what = f"The ending '{suffix}' is not known (option '--output')." if suffix else "The output's name has no ending."
     raise UserError(what, where=str(output), hint=f"Known: {known}.")
 
@@ -101,25 +101,23 @@ def _check_parquet() -> None:
 
 def parquet_part(answers: Sequence[Answer], columns: Columns) -> bytes:
     """A small parquet file."""
-    import pyarrow
-    from pyarrow import parquet
+    import pyarrow.parquet
 
     unknown = [name for name, form in columns.items() if form is None]
     rows = [{**answer, **{name: json.dumps(answer[name]) for name in unknown}} for answer in answers]
     stream = io.BytesIO()
-    parquet.write_table(pyarrow.Table.from_pylist(rows, schema=_schema(columns)), stream)
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=_schema(columns)), stream)
     return stream.getvalue()
 
 
 def _join_parquet(parts: Iterable[Path], stream: BinaryIO, columns: Columns) -> None:
     """Gather row groups of a good size; never more than one of them is in memory."""
-    import pyarrow
-    from pyarrow import parquet
+    import pyarrow.parquet
 
-    with parquet.ParquetWriter(stream, _schema(columns)) as writer:
+    with pyarrow.parquet.ParquetWriter(stream, _schema(columns)) as writer:
         tables: list[Any] = []
         for path in parts:
-            tables.append(parquet.read_table(io.BytesIO(path.read_bytes())))
+            tables.append(pyarrow.parquet.read_table(io.BytesIO(path.read_bytes())))
             if sum(table.num_rows for table in tables) >= ROW_GROUP:
                 writer.write_table(pyarrow.concat_tables(tables))
                 tables = []

@@ -17,15 +17,16 @@ from ..models.folder import NOTES, ModelFolder
 from ..options.compress import CompressOptions
 from ..processes import on_all
 from ..prune.dynabert import Pruned, pruning_arguments, train_widths
-from ..prune.settings import PruneSettings, Target
 from ..prune.vocabulary import PrunedVocabulary, prune_vocabulary
-from ..qat import QatSettings, train_int8
+from ..prune.widths import PruneSettings, Target
+from ..qat import Calibrated, QatSettings, train_int8
 from ..qat.training import int8_arguments
 from ..quantize.skip import fits
 from ..quantize.targets import FEWEST_OUTPUTS, find_targets
 from ..strategy import DYNABERT, PRUNE_EMBEDDINGS, QAT, Plan
+from ..training.distillation import TrainingRun
 from ..training.isolated import isolated
-from ..training.loss_settings import Criterion
+from ..training.losses import Criterion
 from ..training.teacher import open_teacher
 from .candidate import link
 from .parents import Parent, Run, open_made
@@ -131,16 +132,9 @@ class _Maker:
         label = f"{parent.name}-{QAT}".strip("-")
         done = on_all(
             train_int8,
-            parent.folder,
-            parent.proto,
-            samples,
-            self.run.rows.train,
-            self.run.rows.scoring,
-            self.run.work / label,
+            self._training(parent.folder, label),
+            Calibrated(parent.proto, samples, parent.skip_layers),
             _qat_settings(options, trained[0], self._teacher(trained[0]), self.run.criterion),
-            self.run.training,
-            skip_layers=parent.skip_layers,
-            seed=options.seed,
             progress=self.run.progress,
         )
         made = open_made(parent.folder.at(done.folder), parent, self.run.scratch / "fp32-of" / label, self.run)
@@ -172,17 +166,17 @@ class _Maker:
         )
         return folder.at(place), done
 
+    def _training(self, folder: ModelFolder, name: str) -> TrainingRun:
+        """A training of this run; what it keeps for later lies under its name."""
+        run = self.run
+        return TrainingRun(folder, run.rows.train, run.rows.scoring, run.work / name, run.training, run.options.seed)
+
     def _train_widths(self, folder: ModelFolder, prefix: str = "") -> tuple[Pruned, ...]:
         options = self.run.options
         return on_all(
             train_widths,
-            folder,
-            self.run.rows.train,
-            self.run.rows.scoring,
-            self.run.work / f"{prefix}widths",
+            self._training(folder, f"{prefix}widths"),
             _prune_settings(options, self.run.criterion),
-            self.run.training,
-            seed=options.seed,
             input_dtype=options.input_dtype,
             progress=self.run.progress,
         )

@@ -28,7 +28,7 @@ from ..qat import Trained
 from ..strategy import Plan
 from ..tasks import Encoder, Task
 from ..tasks.options import TaskOptions
-from ..training.loss_settings import Criterion
+from ..training.losses import Criterion
 from .divide import DividedRows, Encoded
 
 WEIGHTS = ("*.safetensors", "*.bin")

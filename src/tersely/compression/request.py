@@ -10,7 +10,7 @@ from typing import Any
 
 from ..options.compress import CompressOptions
 from ..tasks.options import TaskOptions
-from ..training.loss_settings import Criterion
+from ..training.losses import Criterion
 from . import versions
 from .divide import Data, UnreadData
 from .parents import Origin

@@ -1,6 +1,6 @@
 """Engines that run a model: one file each, one entry each in the table in `facts`."""
 
-from .cpu import CLASSES, Cpu, cpu
+from .cpu import CLASSES, cpu
 from .engine import Batch, Engine, Outputs, installed, load, warm, with_providers
 from .facts import ENGINES, GRAPH_ENGINES, REFERENCE, EngineFacts
 
@@ -10,7 +10,6 @@ __all__ = [
     "GRAPH_ENGINES",
     "REFERENCE",
     "Batch",
-    "Cpu",
     "Engine",
     "EngineFacts",
     "Outputs",

@@ -10,9 +10,9 @@ from .cpu import CLASSES, EXACT_CLASSES
 
 @dataclass(frozen=True)
 class Costs:
-    """What a run costs an engine beside its pieces, and which shapes it is given.
+    """What a run costs an engine beside its tokens, and which shapes it is given.
 
-    `overhead`: in pieces that one thread could have done. Lengths are padded up to multiples of `step`. `sizes`: rows
+    `overhead`: in tokens that one thread could have done. Lengths are padded up to multiples of `step`. `sizes`: rows
     a batch.
     """
 

@@ -24,7 +24,7 @@ EXACT = 64_770
 WIDTH = 64
 """Rows and columns of the weight: whole vectors on every kernel, and still done in microseconds."""
 
-# The base install has no package to write ONNX with. tests/engines/test_saturation.py makes the same two graphs.
+# The base install has no package to write ONNX with. tests/engines/test_engine_saturation.py makes the same two graphs.
 # Both: input x [rows, 64], a constant weight [64, 64] of s8 127s, output y [rows, 64].
 MATMUL_INTEGER = base64.b64decode(
     "CAg6oQEKNwoFc2hhcGUSAXciD0NvbnN0YW50T2ZTaGFwZSoaCgV2YWx1ZSoOCAEQAyoBf0IFdmFsdWWgAQQKGAoBeAoBdxIBeSIN"

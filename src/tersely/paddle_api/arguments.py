@@ -16,7 +16,7 @@ from ..errors import UserError, nearest, wrong_option
 from ..options.compress import CompressOptions
 from ..options.effects import trains
 from ..tasks.options import TaskOptions
-from ..training.settings import DECIDED, WITHOUT_EFFECT, translated, use_cpu
+from ..training.arguments import DECIDED, WITHOUT_EFFECT, translated, use_cpu
 from .fields import COMPRESS, TASK, TRAINING, OptionFields, read_field
 
 TRANSLATED = ("device", "overwrite_output_dir", "warmup_ratio")

@@ -7,41 +7,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import torch
 from torch import nn
-from transformers import TrainingArguments, set_seed
+from transformers import TrainingArguments
 
-from ..engines.torch import input_names
+from ..engines.torch import as_tuple
 from ..errors import UserError
 from ..graphs.export import check_input_dtype, export_onnx
 from ..measure.score import Score
 from ..models.carve import Shape, carve, shape_of, twin
 from ..models.families import Family, find
-from ..models.folder import ModelFolder
 from ..progress import SILENT, Progress
-from ..training.batches import Collator, FeatureDataset
-from ..training.isolated import isolated
-from ..training.keep_best import RECORD, KeepBest, score_from_json
-from ..training.resume import fingerprint, resume
-from ..training.scored_run import (
-    CHECKPOINTING,
-    check_work,
-    forget_checkpoints,
-    make_trainer,
-    read_result,
-    run_training,
-    scored_arguments,
-    write_result,
-)
-from ..training.settings import steps_of
-from ..training.teacher import open_teacher, teacher_marks
-from .carved_folder import carved_writer
+from ..training.arguments import CHECKPOINTING, distillation_arguments
+from ..training.distillation import DistilTrainer, Method, TrainingRun, check_rows, distil
+from ..training.model_folder import save_carved
 from .elastic import Elastic
-from .elastic_trainer import ElasticTrainer
-from .prune_only import check_labels, ordered_model
-from .settings import PruneSettings, Target
+from .importance import ordered_model
+from .widths import PruneSettings, Target
 
 REFUSED = {
     **dict.fromkeys(CHECKPOINTING, "Elastic widths lend their weights for one call only."),
@@ -68,89 +52,67 @@ class Pruned:
 
 
 def train_widths(
-    folder: ModelFolder,
-    train_examples: Sequence[Any],
-    eval_examples: Sequence[Any],
-    work: Path,
-    settings: PruneSettings,
-    training: Mapping[str, Any],
-    *,
-    seed: int = 42,
-    input_dtype: str = "int64",
-    progress: Progress = SILENT,
+    run: TrainingRun, settings: PruneSettings, *, input_dtype: str = "int64", progress: Progress = SILENT
 ) -> tuple[Pruned, ...]:
     """Train all widths (and depths) of a model together, and give each as it scored best on the eval rows.
 
-    `training` holds options of `transformers.TrainingArguments`; `save_steps` is how often widths are scored. `work`
-    belongs to this training and stays: a run that was killed goes on from its last checkpoint to the same result, a
-    finished one is given back at once, another one's leavings are removed. Before the first step every width is
-    carved and exported once. A step costs a forward of the teacher, and forward and backward of every width.
-    The folder is read only.
+    Before the first step every width is carved and exported once. A step costs a forward of the teacher, and forward
+    and backward of every width.
     """
-    family = find(folder.config)
+    family = find(run.folder.config)
     check_input_dtype(input_dtype)
-    check_labels(train_examples, settings)
-    check_work(work)
-    if not eval_examples:
-        raise UserError("There are no eval rows to choose widths by.", hint="Give some with --eval_file.")
-    with isolated():
-        arguments = pruning_arguments(training, work, seed)
-        model = folder.load()
-        targets, notes = settings.targets(shape_of(model, family))
-        teacher, teacher_family = open_teacher(model, family, settings)
-        mark = _mark(folder, arguments, settings, train_examples, eval_examples)
-        with arguments.main_process_first(local=False):
-            finished = _finished(work, mark, targets)
-            begun = None if finished else resume(work, mark, progress)
-            if not finished and not begun and arguments.process_index == 0:
-                for note in notes:
-                    progress.say(note)
-                _dry_run(model, family, targets, input_dtype, progress)
-        if finished:
-            return finished
-        student = twin(model, torch.clone)  # a checkpoint holds the weights to go on with
-        if not begun:
-            student = ordered_model(model, family, folder, train_examples, settings, seed=seed, progress=progress)
-        set_seed(seed)
-        keep = KeepBest(work, folder.task, carved_writer(folder.path), writes=arguments.process_index == 0)
-        if begun:
-            keep.load(begun / RECORD)
-        dataset = FeatureDataset(folder.task, train_examples, folder.encoder, labelled=settings.label_loss > 0)
-        trainer = make_trainer(
-            ElasticTrainer,
-            model=Elastic(student, {target.name: target.shape for target in targets}, family),
-            teacher=teacher,
-            teacher_family=teacher_family,
-            settings=settings,
-            keep=keep,
-            task=folder.task,
-            encoder=folder.encoder,
-            eval_examples=eval_examples,
-            args=arguments,
-            train_dataset=dataset,
-            eval_dataset=eval_examples,
-            data_collator=Collator(folder.encoder, {*input_names(model), *input_names(teacher)}),
-        )
-        names, steps = [target.name for target in targets], steps_of(arguments, len(dataset))
-        run_training(trainer, begun, names, steps, work, student, progress)
-        made = tuple(
-            Pruned(t.name, keep.folder(t.name), t.shape, t.width, t.depth, keep.best[t.name][1], keep.best[t.name][0])
-            for t in targets
-        )
-        with arguments.main_process_first(local=False):
-            if arguments.process_index == 0:
-                write_result(work, mark, keep)
-        return made
+    labels = "'label_loss'" if settings.label_loss > 0 else "'importance' labels" if settings.needs_labels else None
+    check_rows(run, "to prune with", "widths", labels=labels, hint="--importance teacher and --label_loss 0")
+    method = _Widths(run, settings, family, input_dtype)
+    best = distil(run, method, progress)
+    return tuple(
+        Pruned(t.name, best[t.name].folder, t.shape, t.width, t.depth, best[t.name].score, best[t.name].step)
+        for t in method.targets
+    )
 
 
 def pruning_arguments(training: Mapping[str, Any], work: Path, seed: int) -> TrainingArguments:
     """Options of transformers with the defaults of width pruning; those that can have no effect are refused."""
-    return scored_arguments(training, work, seed, REFUSED, "width pruning")
+    return distillation_arguments(training, work, seed, REFUSED, "width pruning")
 
 
-def _mark(folder: ModelFolder, arguments: TrainingArguments, settings: PruneSettings, *examples: Sequence[Any]) -> str:
-    decisive = [settings.as_json(), teacher_marks(settings), arguments.world_size]
-    return fingerprint(folder.path, folder.task, arguments, *examples, decisive)
+@final
+class _Widths(Method):
+    """All widths in one elastic network."""
+
+    arguments = staticmethod(pruning_arguments)
+    file, scores_start = "config.json", False
+    targets: tuple[Target, ...]
+    notes: tuple[str, ...]
+
+    def __init__(self, run: TrainingRun, settings: PruneSettings, family: Family, input_dtype: str) -> None:
+        self.run, self.settings, self.family, self.input_dtype = run, settings, family, input_dtype
+
+    def begin(self, model: Any) -> tuple[Sequence[str], Family | None]:
+        self.targets, self.notes = self.settings.targets(shape_of(model, self.family))
+        return [target.name for target in self.targets], self.family
+
+    def prepare(self, model: Any, begun: bool, progress: Progress) -> None:
+        if not begun:
+            for note in self.notes:
+                progress.say(note)
+            _dry_run(model, self.family, self.targets, self.input_dtype, progress)
+
+    def student(self, model: Any, begun: bool, steps: int, progress: Progress) -> Elastic:
+        if begun:  # a checkpoint holds the weights to go on with
+            student = twin(model, torch.clone)
+        else:
+            rows, seed = self.run.train, self.run.seed
+            student = ordered_model(
+                model, self.family, self.run.folder, rows, self.settings, seed=seed, progress=progress
+            )
+        return Elastic(student, {target.name: target.shape for target in self.targets}, self.family)
+
+    def trainer(self, **parts: Any) -> DistilTrainer:
+        return ElasticTrainer(**parts)
+
+    def write(self, network: Any, place: Path) -> None:
+        save_carved(network, place, source=self.run.folder.path, overwrite=True)
 
 
 def _dry_run(model: nn.Module, family: Family, targets: Sequence[Target], input_dtype: str, progress: Progress) -> None:
@@ -168,25 +130,50 @@ def _dry_run(model: nn.Module, family: Family, targets: Sequence[Target], input_
             (Path(scratch) / f"{target.name}.onnx").unlink()
 
 
-def _finished(work: Path, mark: str, targets: Sequence[Target]) -> tuple[Pruned, ...] | None:
-    """The result of the same training if it is there."""
-    found = read_result(work, mark, [target.name for target in targets])
-    if found is None:
-        return None
-    steps = {name: int(one["step"]) for name, one in found.items()}
-    made = tuple(
-        Pruned(
-            t.name,
-            work / f"step-{steps[t.name]}" / t.name,
-            t.shape,
-            t.width,
-            t.depth,
-            score_from_json(found[t.name]["score"]),
-            steps[t.name],
-        )
-        for t in targets
-    )
-    if not all((one.folder / "config.json").is_file() for one in made):
-        return None
-    forget_checkpoints(work)
-    return made
+class ElasticTrainer(DistilTrainer):
+    """A step is one forward of the teacher, then forward and backward of every shape; gradients add up.
+
+    Evaluating scores every shape as the carved model that it would be, and keeps the best of each.
+    """
+
+    def __init__(self, *, model: Elastic, **parts: Any) -> None:
+        super().__init__(model=model, **parts)
+        self.elastic = model
+
+    def training_step(
+        self, model: nn.Module, inputs: Mapping[str, Any], num_items_in_batch: Any = None
+    ) -> torch.Tensor:
+        """Add up the gradients of all shapes on one part of a batch; give the sum of their losses."""
+        batch, feed, taught, states = self.begin_step(model, inputs)
+        total = torch.zeros((), device=self.args.device)
+        for name, shape in self.elastic.shapes.items():
+            # Gradients stay on their process until all shapes have added theirs: DDP's own averaging runs in the last
+            # backward alone, and passes over layers which that shape lacks.
+            with self.accelerator.no_sync(model):
+                with self.compute_loss_context_manager():
+                    output, own = model(name, states=True, **feed)
+                    outputs = as_tuple(output, self.outputs)
+                    loss = self.total_loss(outputs, own, batch, taught, states, shape.layers)
+                self.accelerator.backward(loss)
+            total += loss.detach()
+        if self.args.world_size > 1 and self.accelerator.sync_gradients:
+            self._average_gradients()
+        return total
+
+    def evaluate(self, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> dict[str, float]:
+        """Score every shape as it is now, and keep those that are the best so far."""
+        metrics: dict[str, float] = {}
+        for name in self.elastic.shapes:
+            carved = self.elastic.carved(name)
+            scored = self.score(carved)
+            self.keep.offer(name, carved, self.state.global_step, scored)
+            metrics |= {f"{metric_key_prefix}_{name}_{metric}": value for metric, value in scored.metrics.items()}
+        return self.tell(metrics)
+
+    def _average_gradients(self) -> None:
+        """Over processes; all have gradients of the same parameters, as all run the same shapes."""
+        gradients = [weight.grad for weight in self.elastic.parameters() if weight.grad is not None]
+        works = [torch.distributed.all_reduce(gradient, async_op=True) for gradient in gradients]
+        for work, gradient in zip(works, gradients, strict=True):
+            work.wait()
+            gradient /= self.args.world_size

@@ -11,7 +11,7 @@ from torch import nn
 from ..errors import UserError, nearest
 from ..models.carve import Shape, Slice, carve, locate, skeleton, slices
 from ..models.families import Family, find
-from ..training.states import record_states
+from ..training.teacher import record_states
 
 FULL = "full"
 
@@ -40,9 +40,9 @@ class Elastic(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
         self._smaller: dict[str, tuple[Any, dict[str, Slice]]] = {}
         for name, shape in self.shapes.items():
             bones = skeleton(model, self.family, shape)
-            pieces = slices(model, places, shape)
             once = {name for name, _ in [*bones.named_parameters(), *bones.named_buffers()]}
-            self._smaller[name] = bones, {name: piece for name, piece in pieces.items() if name in once}
+            cut = slices(model, places, shape)
+            self._smaller[name] = bones, {name: part for name, part in cut.items() if name in once}
 
     @property
     def config(self) -> Any:
@@ -54,11 +54,11 @@ class Elastic(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
 
         With `states`, a pair of that and what `record_states` records, which no model need be asked for.
         """
-        bones, pieces = self._lookup(shape)
+        bones, lent = self._lookup(shape)
         if not states:
-            return self._run(bones, pieces, inputs)
+            return self._run(bones, lent, inputs)
         with record_states(bones, self.family) as recorded:
-            return self._run(bones, pieces, inputs), tuple(recorded)
+            return self._run(bones, lent, inputs), tuple(recorded)
 
     def carved(self, shape: str) -> Any:
         """The network of a shape as a model of its own, with a copy of the weights as they are now."""
@@ -67,7 +67,7 @@ class Elastic(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
         return carve(self.model, self.family, self.shapes.get(shape, full))
 
     def gradient_checkpointing_enable(self, *_settings: Any, **_named: Any) -> None:
-        """Refuse what `transformers.Trainer` calls when told `gradient_checkpointing`."""
+        """Refuse what `transformers.Trainer` calls when it is set to `gradient_checkpointing`."""
         what = "Gradient checkpointing does not work with elastic widths."
         raise UserError(what, hint="Leave out --gradient_checkpointing.")
 
@@ -81,12 +81,12 @@ class Elastic(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
             raise UserError(f"There is no shape '{shape}'.", hint=nearest(shape, [FULL, *self.shapes]))
         return self._smaller[shape]
 
-    def _run(self, bones: Any, pieces: Mapping[str, Slice], inputs: Mapping[str, Any]) -> Any:
+    def _run(self, bones: Any, lent: Mapping[str, Slice], inputs: Mapping[str, Any]) -> Any:
         if bones is self.model:
             return bones(**inputs)
         if bones.training != self.model.training:
             bones.train(self.model.training)
         full = dict(self.model.named_parameters(remove_duplicate=False))
         full.update(self.model.named_buffers(remove_duplicate=False))
-        lent = {name: piece.of(full[piece.source]) for name, piece in pieces.items()}
-        return torch.func.functional_call(bones, lent, kwargs=dict(inputs))
+        tensors = {name: part.of(full[part.source]) for name, part in lent.items()}
+        return torch.func.functional_call(bones, tensors, kwargs=dict(inputs))

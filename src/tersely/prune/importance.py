@@ -1,9 +1,9 @@
-"""How much the loss depends on each head and neuron: first order, one mask per sample (SPEC 5.1)."""
+"""How much the loss depends on each head and neuron; a model with the most important first, so any width is a slice."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +14,19 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from ..engines.torch import as_tuple, output_names
+from ..engines.torch import as_tuple, input_names, output_names
 from ..errors import UserError
-from ..models.carve import Places, locate, twin
-from ..models.carve.places import HEADS, NEURONS
+from ..models.carve import Places, carve, locate, shape_of, twin
+from ..models.carve.places import HEADS, NEURONS, Cut
+from ..models.carve.shrink import tensors
 from ..models.families import Family, find
+from ..models.folder import ModelFolder
+from ..progress import SILENT, Progress
+from ..training.batches import Collator, FeatureDataset
+from ..training.losses import ONE, kind_of, label_loss
+from .widths import PruneSettings
 
+BATCH = 16
 Loss = Callable[[Any, Mapping[str, Any]], torch.Tensor]
 """From what the model gave and the batch to the loss, summed over the batch's samples."""
 
@@ -55,12 +62,12 @@ def importance(
     sums = {name: np.zeros(places.count(*name)) for name in names}
     samples = 0
     for batch in batches:
-        given = {name: _to(value, device) for name, value in batch.items()}
-        feed = {name: value for name, value in given.items() if name not in LABELS}
+        moved = {name: v.to(device) if isinstance(v, torch.Tensor) else v for name, v in batch.items()}
+        feed = {name: value for name, value in moved.items() if name not in LABELS}
         if not takes.isdisjoint(feed):  # a wrapper that takes whatever comes gets everything
             feed = {name: value for name, value in feed.items() if name in takes}
         with torch.enable_grad(), _masked(copied, places) as masks:
-            value = loss(copied(**feed), given)
+            value = loss(copied(**feed), moved)
             _check(value)
             slopes = torch.autograd.grad(value, [masks[name] for name in names])
         for name, slope in zip(names, slopes, strict=True):
@@ -68,7 +75,7 @@ def importance(
         samples += len(slopes[0])
     if samples == 0:
         raise UserError("There are no rows to find the importance of heads and neurons on.")
-    parts = {unit: tuple(sums[one] for one in names if one[0] == unit) for unit in (HEADS, NEURONS)}
+    parts = {unit: tuple(sums[name] for name in names if name[0] == unit) for unit in (HEADS, NEURONS)}
     return Importance(parts[HEADS], parts[NEURONS], samples)
 
 
@@ -100,6 +107,75 @@ def own_predictions(model: nn.Module) -> Loss:
     return loss
 
 
+def prune_only(
+    folder: ModelFolder,
+    train_examples: Sequence[Any],
+    settings: PruneSettings,
+    *,
+    seed: int = 42,
+    progress: Progress = SILENT,
+) -> dict[str, Any]:
+    """Carved models by name, not trained: importance (unless `settings.reorder` is False), order, slices."""
+    family = find(folder.config)
+    model = folder.load()
+    ordered = ordered_model(model, family, folder, train_examples, settings, seed=seed, progress=progress)
+    targets, _ = settings.targets(shape_of(model, family))
+    return {target.name: carve(ordered, family, target.shape) for target in targets}
+
+
+def ordered_model(
+    model: nn.Module,
+    family: Family,
+    folder: ModelFolder,
+    examples: Sequence[Any],
+    settings: PruneSettings,
+    *,
+    seed: int,
+    progress: Progress = SILENT,
+) -> Any:
+    """A copy of the model with heads and neurons in the order of their importance on a seeded sample of the rows."""
+    if not settings.reorder:
+        return twin(model, torch.clone)
+    by_labels = settings.importance == "labels"
+    drawn = np.random.default_rng(seed).permutation(len(examples))[: settings.importance_rows]
+    dataset = FeatureDataset(folder.task, [examples[i] for i in drawn], folder.encoder, labelled=by_labels)
+    kind, names = kind_of(folder.task), output_names(model)
+
+    def loss(output: Any, batch: Mapping[str, Any]) -> torch.Tensor:
+        return label_loss(as_tuple(output, names), batch, kind, ONE, settings.criterion)
+
+    with progress.track("importance", len(dataset)) as advance:
+
+        def batches() -> Iterator[Mapping[str, Any]]:
+            collate = Collator(folder.encoder, input_names(model))
+            order = sorted(range(len(dataset)), key=lambda i: (-len(dataset.features[i]), i))  # little padding
+            for first in range(0, len(order), BATCH):
+                chosen = order[first : first + BATCH]
+                yield collate([dataset[i] for i in chosen])
+                advance(len(chosen))
+
+        found = importance(model, batches(), loss if by_labels else own_predictions(model), family)
+    return reorder(model, found, family)
+
+
+def reorder(model: nn.Module, importance: Importance, family: Family | None = None) -> Any:
+    """A copy of a model with heads and neurons of each layer in falling importance (equal ones stay in order).
+
+    Where layers must keep the same heads (MPNet), the order is that of the sum over layers.
+    """
+    family = family or find(model)
+    places = locate(model, family)
+    orders = {HEADS: _orders(importance.heads, places, HEADS), NEURONS: _orders(importance.neurons, places, NEURONS)}
+    copied = twin(model, torch.clone)
+    weights = tensors(copied)
+    with torch.no_grad():
+        for cut in places.cuts:
+            weight = weights[cut.tensor]
+            index = torch.from_numpy(_rows(cut, orders[cut.unit][cut.block or 0])).to(weight.device)
+            weight.copy_(weight.index_select(cut.dim, index))
+    return copied
+
+
 def _likeliest(logits: torch.Tensor) -> torch.Tensor:
     return functional.cross_entropy(logits, logits.detach().argmax(-1), reduction="sum")
 
@@ -113,11 +189,11 @@ def _masked(model: nn.Module, places: Places) -> Iterator[dict[tuple[str, int], 
         units = places.count(*key)
 
         def multiply(_module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor]:
-            (given,) = inputs
+            (x,) = inputs
             if key not in masks:  # a layer that is called again (ALBERT, chunks of a sequence) keeps its mask
-                masks[key] = given.new_ones(len(given), units).requires_grad_()
-            shape = (len(given), *(1 for _ in given.shape[1:-1]), units, 1)
-            return ((given.unflatten(-1, (units, -1)) * masks[key].view(shape)).flatten(-2),)
+                masks[key] = x.new_ones(len(x), units).requires_grad_()
+            shape = (len(x), *(1 for _ in x.shape[1:-1]), units, 1)
+            return ((x.unflatten(-1, (units, -1)) * masks[key].view(shape)).flatten(-2),)
 
         return multiply
 
@@ -140,5 +216,16 @@ def _check(value: Any) -> None:
         raise UserError(f"The loss is {value.item()} on the rows that find the importance of heads and neurons.")
 
 
-def _to(value: Any, device: torch.device) -> Any:
-    return value.to(device) if isinstance(value, torch.Tensor) else value
+def _orders(scores: Sequence[NDArray[np.float64]], places: Places, unit: str) -> list[NDArray[np.int64]]:
+    expected = [places.count(unit, block) for block in range(len(places.blocks))]
+    if [len(score) for score in scores] != expected:
+        raise UserError(f"The importance is of {[len(s) for s in scores]} {unit}; the model has {expected}.")
+    if unit == HEADS and places.family.heads_are_shared:
+        scores = [np.sum(scores, axis=0)] * len(scores)
+    return [np.argsort(-score, kind="stable") for score in scores]
+
+
+def _rows(cut: Cut, order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rows (or columns) of a tensor in their new order: whole units, the same in each run."""
+    within = (order[:, None] * cut.size + np.arange(cut.size)).ravel()
+    return (np.arange(cut.times)[:, None] * (cut.count * cut.size) + within).ravel()

@@ -1,7 +1,9 @@
 """Training that feels INT8: fake quantization in torch, and what it learnt as a `QuantMap`."""
 
+from ..training.distillation import TrainingRun
 from .model import FakeQuantized
-from .settings import QatSettings
+from .options import QatSettings
+from .start import Calibrated
 from .training import Trained, train_int8
 
-__all__ = ["FakeQuantized", "QatSettings", "Trained", "train_int8"]
+__all__ = ["Calibrated", "FakeQuantized", "QatSettings", "Trained", "TrainingRun", "train_int8"]

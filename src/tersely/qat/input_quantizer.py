@@ -12,11 +12,11 @@ from torch import nn
 
 from ..errors import UserError
 from ..quant_map import Floats, Range
+from .options import AT_RUN_TIME, MOVING, WINDOW, QatSettings
 from .rounding import RoundInput
-from .settings import AT_RUN_TIME, MOVING, WINDOW, QatSettings
 
 LARGEST_WINDOW = 10_000
-"""Steps that `range_abs_max` looks at, at most: the reference's own window."""
+"""Steps that `range_abs_max` looks at, at most: PaddleNLP's own window."""
 _NARROWEST = 1e-3
 """Of where it began, a clip stays above this share: α is above 0."""
 _TINY = float(np.finfo(np.float32).tiny)

@@ -1,4 +1,4 @@
-"""`FakeQuantized`: a model whose linear layers compute what their INT8 selves will, and the `QuantMap` that says it."""
+"""`FakeQuantized`: a model whose linear layers compute in floats what their INT8 selves will, as a `QuantMap` says."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from collections.abc import Collection
 from contextlib import nullcontext
 from typing import Any, final
 
+import numpy as np
 import torch
 from torch import nn
+from torch.nn import functional
 
 from ..errors import UserError
 from ..models.carve import twin
 from ..models.families import Family
-from ..quant_map import QuantMap, Range
+from ..quant_map import Floats, Integers, QuantLayer, QuantMap, Range
 from ..quantize.targets import Targets
-from ..training.distil import mask_of
-from ..training.states import record_states
+from ..training.losses import mask_of
+from ..training.teacher import record_states
 from .input_quantizer import LARGEST_WINDOW, InputQuantizer, Sight
-from .linear import FakeQuantLinear, plain_linear
-from .settings import QatSettings
+from .options import QatSettings
+from .rounding import RoundWeight, abs_max_scales, usable, weight_integers
 
 
 @final
@@ -92,9 +94,9 @@ class FakeQuantized(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
         reach = torch.stack([quantizer.take_seen() for quantizer in self.quantizers])
         if world_size > 1:
             torch.distributed.all_reduce(reach, op=torch.distributed.ReduceOp.MAX)
-        for quantizer, one in zip(self.quantizers, reach, strict=True):
-            if one[0] >= 0:
-                quantizer.fold(one)
+        for quantizer, sides in zip(self.quantizers, reach, strict=True):
+            if sides[0] >= 0:
+                quantizer.fold(sides)
 
     def clips(self) -> list[nn.Parameter]:
         """The shares that PACT learns; none where it is off."""
@@ -109,8 +111,60 @@ class FakeQuantized(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
         """The model with ordinary layers and a copy of the weights as they are now, in floats."""
         copied = twin(self.model, torch.clone)
         for place in self._names.values():
-            _put(copied, place, plain_linear(copied.get_submodule(place)))
+            _put(copied, place, copied.get_submodule(place).plain())
         return copied.eval()
+
+
+@final
+class FakeQuantLinear(nn.Linear):  # type: ignore[misc]  # torch is Any to mypy
+    """The parameters of an `nn.Linear`, itself one to whoever looks, rounded anew in each forward.
+
+    Scales follow the weight: `finer` times those that clip nothing. `finer` is PTQ's choice, kept: PTQ clips a few
+    weights where a finer step gains more. The quantizer is not a part of this module, as several share it.
+    """
+
+    def __init__(self, linear: nn.Linear, quantizer: InputQuantizer, start: QuantLayer, *, pair_safe: bool) -> None:
+        super().__init__(linear.in_features, linear.out_features, linear.bias is not None, device="meta")
+        self.weight, self.bias = linear.weight, linear.bias
+        self.pair_safe, self.per_channel = pair_safe, start.scales.size > 1
+        self._quantizer = (quantizer,)  # in a tuple, out of reach of nn.Module
+        self.register_buffer("smooth", None if start.smooth is None else torch.from_numpy(start.smooth.copy()))
+        held = abs_max_scales(self._smoothed().detach(), self.per_channel, pair_safe)
+        self.register_buffer("finer", torch.from_numpy(start.scales.reshape(-1, 1).copy()).to(held.device) / held)
+
+    @property
+    def quantizer(self) -> InputQuantizer:
+        """What rounds its input."""
+        return self._quantizer[0]
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """[..., in] to [..., out]."""
+        weight = self._smoothed()
+        rounded = RoundWeight.apply(weight, self._scales(weight), self.pair_safe)
+        output: torch.Tensor = functional.linear(self.quantizer(input), rounded, self.bias)
+        return output.to(input.dtype)
+
+    def quantized(self) -> QuantLayer:
+        """The integers and scales of a forward as the weight is now, and the range of its input."""
+        with torch.no_grad():
+            weight = self._smoothed()
+            scales = self._scales(weight)
+            integers: Integers = _array(weight_integers(weight, scales, self.pair_safe).T).astype(np.int8)
+        smooth: Floats | None = None if self.smooth is None else _array(self.smooth)
+        return QuantLayer(self.quantizer.range(), integers, _array(scales.flatten()), smooth)
+
+    def _smoothed(self) -> torch.Tensor:
+        weight: torch.Tensor = self.weight.float()
+        return weight if self.smooth is None else weight * self.smooth
+
+    def _scales(self, weight: torch.Tensor) -> torch.Tensor:
+        return usable(self.finer * abs_max_scales(weight.detach(), self.per_channel, self.pair_safe))
+
+    def plain(self) -> nn.Linear:
+        """An ordinary layer on the same parameters."""
+        linear = nn.Linear(self.in_features, self.out_features, self.bias is not None, device="meta")
+        linear.weight, linear.bias = self.weight, self.bias
+        return linear
 
 
 def _linears(model: nn.Module) -> dict[str, str]:
@@ -136,3 +190,7 @@ def _put(model: nn.Module, place: str, module: nn.Module) -> None:
         for name, child in list(parent.named_children()):
             if child is old:
                 setattr(parent, name, module)
+
+
+def _array(tensor: torch.Tensor) -> Floats:
+    return np.ascontiguousarray(tensor.detach().cpu().numpy(), np.float32)

@@ -86,8 +86,8 @@ def _settle(real: torch.Tensor, integers: torch.Tensor) -> None:
     if len(row) == 0:
         return
     sign = sums[row, column].sign()
-    one, other = (part[row, column].abs() for part in _pairs(real))
-    settled = torch.round(one - (one + other - PAIR_LIMIT) * 0.5).clamp_(PAIR_LIMIT - LARGEST, LARGEST)
+    left, right = (part[row, column].abs() for part in _pairs(real))
+    settled = torch.round(left - (left + right - PAIR_LIMIT) * 0.5).clamp_(PAIR_LIMIT - LARGEST, LARGEST)
     first[row, column] = sign * settled
     second[row, column] = sign * (PAIR_LIMIT - settled)
 

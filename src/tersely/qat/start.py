@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from torch import nn
@@ -16,21 +17,36 @@ from ..quant_map import REASONS, QuantMap
 from ..quantize.observe import watch
 from ..quantize.ptq import PtqSettings, ptq
 from ..quantize.samples import Samples
-from ..quantize.targets import Targets
+from ..quantize.targets import Targets, find_targets
 from ..runtime.batches import run
 from ..tasks import Feature
 from .model import FakeQuantized
-from .settings import QatSettings
+from .options import QatSettings
 
 JUDGING = 512
 """Windows that choose the calibrator, at most: with 64, MRPC's took one whose logits move 1.6 times as far."""
 
 
+@dataclass(frozen=True)
+class Calibrated:
+    """What training starts from: the model's own graph, rows that calibrate it, layers that stay float.
+
+    `proto`: as `graphs.read.unfold` and maybe `keep_first_position` leave it.
+    """
+
+    proto: Any
+    samples: Samples
+    skip_layers: Sequence[str] = ()
+
+    @cached_property
+    def targets(self) -> Targets:
+        """The weights to make integer."""
+        return find_targets(self.proto, skip_layers=self.skip_layers)
+
+
 def find_start(
     model: nn.Module,
-    proto: Any,
-    targets: Targets,
-    samples: Samples,
+    calibrated: Calibrated,
     settings: QatSettings,
     judging: Sequence[Feature],
     *,
@@ -39,8 +55,9 @@ def find_start(
     progress: Progress = SILENT,
 ) -> QuantMap:
     """PTQ of the model's graph on the largest set of rows, by the calibrator that moves logits of `judging` least."""
-    name = max(samples.sets, key=lambda one: samples.sets[one])
-    whole = replace(samples, sets={name: samples.sets[name]}, batches=None)
+    samples, targets = calibrated.samples, calibrated.targets
+    largest = max(samples.sets, key=lambda name: samples.sets[name])
+    rows = replace(samples, sets={largest: samples.sets[largest]}, batches=None)
     how = PtqSettings(
         algo_list=settings.algo_list,
         weight_quantize_type=settings.weight_quantize_type,
@@ -48,28 +65,29 @@ def find_start(
         cpu_classes=settings.cpu_classes,
         seed=seed,
     )
-    maps = list(ptq(proto, targets, whole, how, progress=progress).values())
+    maps = list(ptq(calibrated.proto, targets, rows, how, progress=progress).values())
     if not maps[0].layers:
         reasons = sorted({REASONS[reason] for reason in maps[0].left_float.values()})
         raise UserError(f"The step 'qat' would leave everything float: {'; '.join(reasons)}.")
     if len(maps) == 1:
         return maps[0]
-    rows = judging[:JUDGING]
-    exact = run(engines.load("torch", model), rows, samples.pad_id)
+    judging = judging[:JUDGING]
+    exact = run(engines.load("torch", model), judging, samples.pad_id)
 
     def moved(quant_map: QuantMap) -> float:
         rounded = engines.load("torch", FakeQuantized(model, quant_map, targets, settings).model)
-        return mean_abs_logit_change(exact, run(rounded, rows, samples.pad_id), centred_axis)
+        return mean_abs_logit_change(exact, run(rounded, judging, samples.pad_id), centred_axis)
 
     return min(maps, key=moved)
 
 
-def first_position_only(proto: Any, targets: Targets, samples: Samples) -> tuple[str, ...]:
+def first_position_only(calibrated: Calibrated) -> tuple[str, ...]:
     """Groups of which the graph computes no more than a row's first position, seen on two rows."""
+    targets, samples = calibrated.targets, calibrated.samples
     rows = sorted(samples.features, key=len)[-2:]
     tokens = sum(len(feature) for feature in rows)
     seen: dict[str, int] = {}
-    for values in watch(proto, targets.inputs, rows, samples.pad_id, title="look"):
+    for values in watch(calibrated.proto, targets.inputs, rows, samples.pad_id, title="look"):
         for name, array in values.items():
             seen[name] = seen.get(name, 0) + len(array)
     short = {name for name, count in seen.items() if count == len(rows) < tokens}

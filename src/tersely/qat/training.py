@@ -5,43 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
-from transformers import TrainingArguments, set_seed
+import torch
+from torch import nn
+from transformers import TrainingArguments
 
-from ..engines.torch import input_names
-from ..errors import UserError
+from ..engines.torch import as_tuple
+from ..measure.fidelity import mean_abs_logit_change
 from ..measure.score import Score
-from ..models.families import find
-from ..models.folder import ModelFolder
+from ..models.families import Family, find
 from ..models.torch_folder import check_finite
 from ..progress import SILENT, Progress
 from ..quant_map import QuantMap
-from ..quantize.samples import Samples
-from ..quantize.targets import find_targets
-from ..training.batches import Collator, FeatureDataset
-from ..training.isolated import isolated
-from ..training.keep_best import RECORD, KeepBest, score_from_json
+from ..training.arguments import CHECKPOINTING, distillation_arguments
+from ..training.checkpoints import digest
+from ..training.distillation import DistilTrainer, Method, TrainingRun, check_rows, distil
 from ..training.model_folder import save_model
-from ..training.resume import digest, fingerprint, resume
-from ..training.scored_run import (
-    CHECKPOINTING,
-    ScoreAtTheStart,
-    check_work,
-    forget_checkpoints,
-    make_trainer,
-    read_result,
-    run_training,
-    scored_arguments,
-    write_result,
-)
-from ..training.settings import steps_of
-from ..training.teacher import open_teacher, teacher_marks
 from .input_quantizer import LARGEST_WINDOW
-from .int8_trainer import NAME, Int8Trainer
 from .model import FakeQuantized
-from .settings import QatSettings
-from .start import find_start, first_position_only
+from .options import QatSettings
+from .start import Calibrated, find_start, first_position_only
 
 REFUSED = {
     **dict.fromkeys(CHECKPOINTING, "Inputs would be looked at twice."),
@@ -49,6 +33,7 @@ REFUSED = {
     "torch_compile": "Ranges change with every step.",
 }
 """Training options that cannot have their effect here alone, and why."""
+NAME = "qat"
 START, MAP = "start.npz", "quant_map.npz"
 
 
@@ -66,116 +51,77 @@ class Trained:
 
 
 def train_int8(
-    folder: ModelFolder,
-    proto: Any,
-    samples: Samples,
-    train_examples: Sequence[Any],
-    eval_examples: Sequence[Any],
-    work: Path,
-    settings: QatSettings,
-    training: Mapping[str, Any],
-    *,
-    skip_layers: Sequence[str] = (),
-    seed: int = 42,
-    progress: Progress = SILENT,
+    run: TrainingRun, calibrated: Calibrated, settings: QatSettings, *, progress: Progress = SILENT
 ) -> Trained:
     """Train a model with the rounding of INT8 in its forward, and give it as it scored best on the eval rows.
 
     What it begins with, calibration alone, is scored too: training that does harm on the eval rows gives step 0.
-
-    `proto`: the model's own graph, as `graphs.read.unfold` and maybe `keep_first_position` leave it; `samples`: rows
-    that calibrate the start. `training` holds options of `transformers.TrainingArguments`; `save_steps` is how often
-    the model is scored. `work` belongs to this training and stays: a run that was killed goes on from its last
-    checkpoint to the same result, a finished one is given back at once, another one's leavings are removed. A step
-    costs a forward of the teacher, and forward and backward of the model. The folder is read only.
+    A step costs a forward of the teacher, and forward and backward of the model.
     """
-    check_training_rows(train_examples, eval_examples, settings)
-    check_work(work)
-    with isolated():
-        arguments = int8_arguments(training, work, seed)
-        model = folder.load()
-        family = find(model) if settings.distill_hidden else None
-        teacher, teacher_family = open_teacher(model, family, settings)
-        targets = find_targets(proto, skip_layers=skip_layers)
-        mark = _mark(folder, arguments, settings, samples, [*skip_layers], train_examples, eval_examples)
-        with arguments.main_process_first(local=False):
-            finished = _finished(work, mark)
-            begun = None if finished else resume(work, mark, progress)
-            if not finished and not (work / START).is_file():
-                axis = folder.task.centred_axis
-                judging = folder.task.features(eval_examples, folder.encoder)
-                found = find_start(
-                    model, proto, targets, samples, settings, judging, centred_axis=axis, seed=seed, progress=progress
-                )
-                _save_map(found, work / START)
-        if finished:
-            return finished
-        set_seed(seed)
-        dataset = FeatureDataset(folder.task, train_examples, folder.encoder, labelled=settings.label_loss > 0)
-        steps = steps_of(arguments, len(dataset))
-        student = FakeQuantized(
-            model,
-            QuantMap.load(work / START),
-            targets,
-            settings,
-            first_only=first_position_only(proto, targets, samples),
-            window=min(LARGEST_WINDOW, -(-steps // 2)),
-            family=family,
-        )
-        keep = KeepBest(work, folder.task, _writer(folder), writes=arguments.process_index == 0)
-        if begun:
-            keep.load(begun / RECORD)
-        trainer = make_trainer(
-            Int8Trainer,
-            model=student,
-            teacher=teacher,
-            teacher_family=teacher_family,
-            settings=settings,
-            keep=keep,
-            task=folder.task,
-            encoder=folder.encoder,
-            eval_examples=eval_examples,
-            args=arguments,
-            train_dataset=dataset,
-            eval_dataset=eval_examples,
-            data_collator=Collator(folder.encoder, {*input_names(model), *input_names(teacher)}),
-        )
-        trainer.add_callback(ScoreAtTheStart(trainer))
-        run_training(trainer, begun, [NAME], steps, work, student, progress)
-        with arguments.main_process_first(local=False):
-            if arguments.process_index == 0:
-                write_result(work, mark, keep)
-        step, score = keep.best[NAME]
-        place = keep.folder(NAME)
-        return Trained(place, QuantMap.load(place / MAP), score, step)
+    labels = "'label_loss'" if settings.label_loss > 0 else None
+    check_rows(run, "for qat", "a step", labels=labels, hint="--label_loss 0")
+    best = distil(run, _Int8(run, calibrated, settings), progress)[NAME]
+    return Trained(best.folder, QuantMap.load(best.folder / MAP), best.score, best.step)
 
 
 def int8_arguments(training: Mapping[str, Any], work: Path, seed: int) -> TrainingArguments:
     """Options of transformers with the defaults of compression; those that can have no effect are refused."""
-    return scored_arguments(training, work, seed, REFUSED, "quantization-aware training")
+    return distillation_arguments(training, work, seed, REFUSED, "quantization-aware training")
 
 
-def check_training_rows(train: Sequence[Any], evaluation: Sequence[Any], settings: QatSettings) -> None:
-    """Refuse rows that are not there, and rows without labels where labels are asked for."""
-    if not train:
-        raise UserError("There are no training rows for qat.", hint="Give some with --train_file.")
-    if not evaluation:
-        raise UserError("There are no eval rows to choose a step by.", hint="Give some with --eval_file.")
-    if settings.label_loss > 0:
-        for number, example in enumerate(train):
-            if example.gold is None:
-                what = f"Training row {number + 1} has no label, which the option 'label_loss' needs."
-                raise UserError(what, hint="Without labels use --label_loss 0.")
+@final
+class _Int8(Method):
+    """One model with the rounding of INT8 in its forward, from where calibration leaves it."""
 
+    arguments = staticmethod(int8_arguments)
+    file, scores_start = MAP, True
+    family: Family | None
 
-def _writer(source: ModelFolder) -> Any:
-    """What writes a fake-quantized model: in floats, and its map."""
+    def __init__(self, run: TrainingRun, calibrated: Calibrated, settings: QatSettings) -> None:
+        self.run, self.calibrated, self.settings = run, calibrated, settings
 
-    def write(model: FakeQuantized, place: Path) -> None:
-        check_finite(model.model, "the trained model")
-        quant_map = model.quant_map()
+    def begin(self, model: Any) -> tuple[Sequence[str], Family | None]:
+        self.family = find(model) if self.settings.distill_hidden else None
+        return [NAME], self.family
+
+    def decisive(self) -> list[Any]:
+        samples = self.calibrated.samples
+        return [list(self.calibrated.skip_layers), digest([samples.features, samples.judging, samples.sets])]
+
+    def prepare(self, model: Any, begun: bool, progress: Progress) -> None:
+        place = self.run.work / START
+        if place.is_file():
+            return
+        folder = self.run.folder
+        judging = folder.task.features(self.run.evaluation, folder.encoder)
+        axis, seed = folder.task.centred_axis, self.run.seed
+        found = find_start(
+            model, self.calibrated, self.settings, judging, centred_axis=axis, seed=seed, progress=progress
+        )
+        part = place.with_suffix(".part")
+        found.save(part)
+        part.replace(place)
+
+    def student(self, model: Any, begun: bool, steps: int, progress: Progress) -> FakeQuantized:
+        return FakeQuantized(
+            model,
+            QuantMap.load(self.run.work / START),
+            self.calibrated.targets,
+            self.settings,
+            first_only=first_position_only(self.calibrated),
+            window=min(LARGEST_WINDOW, -(-steps // 2)),
+            family=self.family,
+        )
+
+    def trainer(self, **parts: Any) -> DistilTrainer:
+        return Int8Trainer(**parts)
+
+    def write(self, network: FakeQuantized, place: Path) -> None:
+        """In floats, and its map beside."""
+        check_finite(network.model, "the trained model")
+        quant_map, source = network.quant_map(), self.run.folder
         save_model(
-            model.plain(),
+            network.plain(),
             place,
             dict(source.config),
             source=source.path,
@@ -183,38 +129,51 @@ def _writer(source: ModelFolder) -> Any:
             beside=lambda inside: quant_map.save(inside / MAP),
         )
 
-    return write
 
+class Int8Trainer(DistilTrainer):
+    """A step is a forward of the teacher and forward and backward of the student; then ranges take in the batch.
 
-def _mark(
-    folder: ModelFolder,
-    arguments: TrainingArguments,
-    settings: QatSettings,
-    samples: Samples,
-    skip_layers: Sequence[str],
-    *examples: Sequence[Any],
-) -> str:
-    calibrates = digest([samples.features, samples.judging, samples.sets])
-    decisive = [settings.as_json(), teacher_marks(settings), arguments.world_size, list(skip_layers)]
-    decisive.append(calibrates)
-    return fingerprint(folder.path, folder.task, arguments, *examples, decisive)
+    Evaluating scores the fake-quantized model, which is what the exported graph computes, and keeps the best.
+    """
 
+    def __init__(self, *, model: FakeQuantized, settings: QatSettings, **parts: Any) -> None:
+        super().__init__(model=model, settings=settings, **parts)
+        self.quantized, self.pact = model, (settings.pact_rate, settings.pact_decay)
+        self._taught: list[Any] | None = None
 
-def _save_map(quant_map: QuantMap, place: Path) -> None:
-    """Whole or not at all."""
-    part = place.with_suffix(".part")
-    quant_map.save(part)
-    part.replace(place)
+    def create_optimizer(self, model: Any = None) -> Any:
+        """PACT's clips have a learning rate and a decay of their own."""
+        if self.optimizer is None:
+            clips = self.quantized.clips()
+            for clip in clips:
+                clip.requires_grad_(False)  # out of the groups that the Trainer makes
+            made: Any = super().create_optimizer(model)
+            for clip in clips:
+                clip.requires_grad_(True)
+            if clips:
+                rate, decay = self.pact
+                made.add_param_group({"params": clips, "lr": self.args.learning_rate * rate, "weight_decay": decay})
+        return self.optimizer
 
+    def training_step(
+        self, model: nn.Module, inputs: Mapping[str, Any], num_items_in_batch: Any = None
+    ) -> torch.Tensor:
+        """Add up the gradients of one part of a batch; with the last part ranges take in all of it."""
+        batch, feed, taught, states = self.begin_step(model, inputs)
+        with self.compute_loss_context_manager():
+            output, own = model(states=self.settings.distill_hidden > 0, **feed)
+            outputs = as_tuple(output, self.outputs)
+            loss = self.total_loss(outputs, own, batch, taught, states, range(len(own) - 1))
+        self.accelerator.backward(loss)
+        if self.accelerator.sync_gradients:
+            self.quantized.fold(self.args.world_size)
+        return loss.detach()
 
-def _finished(work: Path, mark: str) -> Trained | None:
-    """The result of the same training if it is there."""
-    found = read_result(work, mark, [NAME])
-    if found is None:
-        return None
-    step = int(found[NAME]["step"])
-    place = work / f"step-{step}" / NAME
-    if not (place / MAP).is_file():
-        return None
-    forget_checkpoints(work)
-    return Trained(place, QuantMap.load(place / MAP), score_from_json(found[NAME]["score"]), step)
+    def evaluate(self, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> dict[str, float]:
+        """Score the model as it is now, and keep it if none before was better, or as good and nearer to the teacher."""
+        scored = self.score(self.quantized.model)
+        if self._taught is None:
+            self._taught = self.score(self.teacher.module).answers.logits
+        moved = mean_abs_logit_change(self._taught, scored.answers.logits, self.scorer.task.centred_axis)
+        self.keep.offer(NAME, self.quantized, self.state.global_step, scored, moved)
+        return self.tell({f"{metric_key_prefix}_{NAME}_{name}": value for name, value in scored.metrics.items()})

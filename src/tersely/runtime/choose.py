@@ -10,6 +10,7 @@ import functools
 import hashlib
 import importlib.metadata
 import json
+import math
 import os
 import platform
 import tempfile
@@ -117,40 +118,6 @@ def remembered_first(offered: Sequence[Pair], found: Remembered | None) -> list[
     return list(offered)
 
 
-def _rank(pair: Pair) -> float:
-    facts = engines.ENGINES.get(pair.engine)
-    return (
-        float("inf") if facts is None else facts.ranks.get(pair.graph.precision, {}).get(pair.cpu_class, float("inf"))
-    )
-
-
-def _installed(opened: Artifact) -> list[Pair]:
-    found = [pair for pair in pairs(opened) if pair.engine in engines.installed()]
-    if not found:
-        what = (
-            f"No engine for this artifact is installed here ({', '.join(offered_engines(opened)) or 'it names none'})."
-        )
-        raise UserError(what, where=str(opened.folder), hint="Install one with: pip install onnxruntime")
-    return found
-
-
-_warned: set[Path] = set()
-
-
-def _warn(folder: Path, pair: Pair) -> None:
-    if folder.resolve() in _warned:
-        return
-    _warned.add(folder.resolve())
-    wrong = pair.graph.precision == "int8" and pair.engine in PRODUCTS and saturates(pair.engine)
-    made_for = ", ".join(pair.graph.cpu_classes) or "none"
-    here = f"{pair.cpu_class}, where INT8 sums saturate" if wrong else pair.cpu_class
-    what = (
-        f"{folder}: The artifact was made for the CPU classes {made_for}; this machine is {here}. Predictions may be "
-        f"wrong. See how far with: tersely check {folder}. Mend it: make the artifact anew with --cpu_classes all."
-    )
-    warnings.warn(what, ClassWarning, stacklevel=4)  # shown at the caller of `load`
-
-
 def recall(folder: Path, threads: int) -> Remembered | None:
     """What was found for this artifact with so many threads on this machine, its engines as they are now."""
     entry = _read(cache_folder() / FILE).get(_key(_circumstances(folder, threads)), {})
@@ -198,6 +165,56 @@ def cache_folder(environment: Mapping[str, str] = os.environ, system: str | None
     return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tersely"
 
 
+def write_cached(place: Path, text: str) -> None:
+    """Write a file of the cache, in one step to whoever reads it meanwhile."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=place.parent, delete=False, encoding="utf-8") as stream:
+        stream.write(text)
+    Path(stream.name).replace(place)
+
+
+@contextlib.contextmanager
+def writing_cache(place: Path) -> Iterator[None]:
+    """Say in one line that the cache cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        hint = "Name a folder that can be written to in $TERSELY_CACHE."
+        raise Failure(f"The cache cannot be written: {error.strerror}.", where=str(place), hint=hint) from None
+
+
+def _rank(pair: Pair) -> float:
+    facts = engines.ENGINES.get(pair.engine)
+    ranks = facts.ranks.get(pair.graph.precision, {}) if facts else {}
+    return ranks.get(pair.cpu_class, math.inf)
+
+
+def _installed(opened: Artifact) -> list[Pair]:
+    found = [pair for pair in pairs(opened) if pair.engine in engines.installed()]
+    if not found:
+        names = ", ".join(offered_engines(opened)) or "it names none"
+        what = f"No engine for this artifact is installed here ({names})."
+        raise UserError(what, where=str(opened.folder), hint="Install one with: pip install onnxruntime")
+    return found
+
+
+_warned: set[Path] = set()
+
+
+def _warn(folder: Path, pair: Pair) -> None:
+    if folder.resolve() in _warned:
+        return
+    _warned.add(folder.resolve())
+    wrong = pair.graph.precision == "int8" and pair.engine in PRODUCTS and saturates(pair.engine)
+    made_for = ", ".join(pair.graph.cpu_classes) or "none"
+    here = f"{pair.cpu_class}, where INT8 sums saturate" if wrong else pair.cpu_class
+    what = (
+        f"{folder}: The artifact was made for the CPU classes {made_for}; this machine is {here}. Predictions may be "
+        f"wrong. See how far with: tersely check {folder}. Mend it: make the artifact anew with --cpu_classes all."
+    )
+    warnings.warn(what, ClassWarning, stacklevel=4)  # shown at the caller of `load`
+
+
 def _circumstances(folder: Path, threads: int) -> dict[str, Any]:
     """All that a measurement holds for; another CPU or a new release of an engine asks for a new one."""
     here = cpu()
@@ -228,21 +245,3 @@ def _read(place: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
-
-
-def write_cached(place: Path, text: str) -> None:
-    """Write a file of the cache, in one step to whoever reads it meanwhile."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=place.parent, delete=False, encoding="utf-8") as stream:
-        stream.write(text)
-    Path(stream.name).replace(place)
-
-
-@contextlib.contextmanager
-def writing_cache(place: Path) -> Iterator[None]:
-    """Say in one line that the cache cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        hint = "Name a folder that can be written to in $TERSELY_CACHE."
-        raise Failure(f"The cache cannot be written: {error.strerror}.", where=str(place), hint=hint) from None

@@ -7,7 +7,6 @@ import glob
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -145,7 +144,7 @@ class _Unreachable(UserError):
     """The Hub did not answer; a copy that is there already will do."""
 
 
-@contextmanager
+@contextlib.contextmanager
 def _explained(address: Address) -> Iterator[None]:
     """Say in one line what went wrong between here and the Hub. Errors of the own disk pass."""
     try:

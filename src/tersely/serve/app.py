@@ -60,7 +60,8 @@ class App:
         """Answer one request."""
         path: str = scope["path"]
         if self._key is not None and path not in self._open and not self._knows_key(scope):
-            await _refuse(send, Refusal(401, "The API key is missing or wrong.", {"www-authenticate": "Bearer"}))
+            refusal = Refusal(401, "The API key is missing or wrong.", {"www-authenticate": "Bearer"})
+            await _send(send, _refused(refusal))
             return
         endpoint = self._hot.get(path)
         if endpoint is not None and scope["method"] == "POST":
@@ -75,25 +76,19 @@ class App:
 
     async def _answer(self, endpoint: Endpoint, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
-        found: Reply | Refusal
         try:
             endpoint.batcher.refuse_if_full()  # before the body is read: a refusal must cost next to nothing
-            found = await endpoint.answer(scope, await _body(scope, receive, self._limits))
+            reply = await endpoint.answer(scope, await _body(scope, receive, self._limits))
         except Refusal as refusal:
-            found = refusal
+            reply = _refused(refusal)
         except Gone:
             return
         except Exception as error:  # the client gets a line, the log the traceback
             logger.error("a request failed", exc_info=error)
-            found = Refusal(500, "The server failed on this request. Its log says more.")
+            reply = _refused(Refusal(500, "The server failed on this request. Its log says more."))
         seconds = time.perf_counter() - started
-        took = (b"x-tersely-milliseconds", b"%.2f" % (1000 * seconds))
-        if isinstance(found, Refusal):
-            self._metrics.answered(endpoint.model.name, found.status, seconds)
-            await _refuse(send, found, (took,))
-        else:
-            self._metrics.answered(endpoint.model.name, 200, seconds)
-            await _send(send, 200, found.body, found.content_type, (*found.headers, took))
+        self._metrics.answered(endpoint.model.name, reply.status, seconds)
+        await _send(send, reply, (b"x-tersely-milliseconds", b"%.2f" % (1000 * seconds)))
 
     def _knows_key(self, scope: Scope) -> bool:
         key = _header(scope, b"x-api-key")
@@ -106,11 +101,12 @@ class App:
 
 
 class Reply(NamedTuple):
-    """What goes back with status 200."""
+    """What goes back."""
 
     body: bytes
     content_type: bytes = JSON
     headers: Headers = ()
+    status: int = 200
 
 
 class Endpoint:
@@ -175,15 +171,16 @@ def _header(scope: Scope, wanted: bytes) -> str | None:
     return next((str(value, "latin-1") for name, value in scope["headers"] if name == wanted), None)
 
 
-async def _send(send: Send, status: int, body: bytes, content_type: bytes = JSON, more: Headers = ()) -> None:
-    headers = [(b"content-type", content_type), (b"content-length", b"%d" % len(body)), *more]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+async def _send(send: Send, reply: Reply, *more: tuple[bytes, bytes]) -> None:
+    length = (b"content-length", b"%d" % len(reply.body))
+    headers = [(b"content-type", reply.content_type), length, *reply.headers, *more]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body})
 
 
-async def _refuse(send: Send, refusal: Refusal, more: Headers = ()) -> None:
+def _refused(refusal: Refusal) -> Reply:
     headers = [(name.encode(), value.encode()) for name, value in refusal.headers.items()]
-    await _send(send, refusal.status, refusal.body(), more=[*headers, *more])
+    return Reply(refusal.body(), headers=headers, status=refusal.status)
 
 
 def _too_large(limits: Limits) -> Refusal:

@@ -56,7 +56,7 @@ def candidates(folder: Path) -> list[str]:
     firsts = {pair.engine: pair for pair in reversed(offered)}  # what an engine is given when it is named
     alike = [pair for pair in offered if pair is firsts[pair.engine]]
     alike = [pair for pair in alike if pair.graph.precision == offered[0].graph.precision]
-    return [one.engine for one in eligible(opened, contenders(alike, bf16=False))[0]]
+    return [contender.engine for contender in eligible(opened, contenders(alike, bf16=False))[0]]
 
 
 def timed(folder: Path, threads: int) -> dict[str, float]:

@@ -46,12 +46,12 @@ def _check_bounds(calibrator: Calibrator, kind: str, statistics: Statistics) -> 
         bool(np.array_equal(before[0]["counts"], after[0]["counts"])) and before[1:] == after[1:],
         f"'{calibrator.name}' changes the statistics of {kind}; it may only read them.",
     )
-    given = f"Got {threshold} for {kind}."
-    _expect(math.isfinite(threshold), f"'{calibrator.name}' must give a finite threshold. {given}")
-    _expect(threshold >= 0, f"'{calibrator.name}' must give a threshold from 0 up. {given}")
+    got = f"Got {threshold} for {kind}."
+    _expect(math.isfinite(threshold), f"'{calibrator.name}' must give a finite threshold. {got}")
+    _expect(threshold >= 0, f"'{calibrator.name}' must give a threshold from 0 up. {got}")
     _expect(
         threshold <= statistics.largest * (1 + ROUNDING),
-        f"'{calibrator.name}' must give at most the largest magnitude, {statistics.largest}. {given}",
+        f"'{calibrator.name}' must give at most the largest magnitude, {statistics.largest}. {got}",
     )
     return threshold
 

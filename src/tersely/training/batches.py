@@ -45,7 +45,7 @@ class Collator:
             if name == "feature":
                 continue
             values = [np.asarray(row[name]) for row in rows]
-            if all(value.ndim and len(value) == len(one) for value, one in zip(values, features, strict=True)):
+            if all(value.ndim and len(value) == len(feature) for value, feature in zip(values, features, strict=True)):
                 fill = IGNORED if values[0].dtype == np.int64 else 0
                 values = [_filled(value, longest, fill) for value in values]
             batch[name] = torch.from_numpy(np.stack(values))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,30 +10,31 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoConfig, PreTrainedModel, set_seed
-from transformers.trainer_callback import PrinterCallback
+from transformers import AutoConfig, PreTrainedModel, TrainingArguments, set_seed
 
 from .. import __version__, tasks
 from ..atomic import atomic_folder, check_destination
+from ..data.labels import discover_labels, labels_beside
 from ..data.rows import Rows
 from ..deploy.card import finetuned_card, score_note
 from ..engines.torch import input_names
-from ..errors import Failure, UserError
-from ..measure.score import Score, score
+from ..errors import UserError
+from ..measure.score import Score
 from ..models import folder
 from ..models.carve.model import model_class
 from ..models.torch_folder import cannot_load, check_finite, quiet_transformers
 from ..processes import on_all
 from ..progress import SILENT, Progress
-from ..tasks import Columns, Encoder, Task
+from ..tasks import Columns, Task
 from ..tasks.options import TaskOptions
+from ..tasks.sequence_classification import LABEL, MULTI, REGRESSION, label_list
+from ..tasks.token_classification import TAGS
+from .arguments import arguments_with, steps_of
 from .batches import Collator, FeatureDataset
-from .disk import as_os_errors
+from .checkpoints import as_os_errors, fingerprint, forget_finished, kept_for_later, resume, work_folder
 from .isolated import isolated
-from .labels import find_labels
-from .resume import fingerprint, forget_finished, resume, work_folder
-from .settings import steps_of, training_arguments
-from .task_trainer import ShowProgress, TaskTrainer
+from .model_folder import write_notes
+from .scored_trainer import ScoredTrainer, Scorer, ShowProgress
 
 
 @dataclass(frozen=True)
@@ -64,21 +64,20 @@ def finetune(
     `training` holds options of `transformers.TrainingArguments`. A run that was killed goes on from its last whole
     checkpoint when it is started again with the same input.
     """
-    work = work_folder(Path(output_dir))
-    forget_finished(work, Path(output_dir))
-    check_destination(output_dir, overwrite=overwrite)
+    output = Path(output_dir)
+    work = work_folder(output)
+    forget_finished(work, output)
+    check_destination(output, overwrite=overwrite)
     columns = columns or Columns()
     config = folder.read_config(model_name_or_path)
     task = _task(model_name_or_path, config, train, columns, options)
     encoder = folder.read_encoder(model_name_or_path, config)
     examples = task.read(train, columns, labelled=True)
-    eval_examples = task.read(evaluation, columns, labelled=True)
-    done = on_all(
-        _train, model_name_or_path, task, encoder, examples, eval_examples, training or {}, work, progress=progress
-    )
-    _write(done, model_name_or_path, task, Path(output_dir), overwrite)
+    scorer = Scorer(task, encoder, task.read(evaluation, columns, labelled=True))
+    done = on_all(_train, model_name_or_path, examples, scorer, training or {}, work, progress=progress)
+    _write(done, model_name_or_path, task, output, overwrite)
     shutil.rmtree(work, ignore_errors=True)
-    return Finetuned(Path(output_dir), task, done.score, done.steps)
+    return Finetuned(output, task, done.score, done.steps)
 
 
 @dataclass(frozen=True)
@@ -91,50 +90,60 @@ class _Trained:
 
 def _train(
     path: str | Path,
-    task: Task,
-    encoder: Encoder,
     examples: Sequence[Any],
-    eval_examples: Sequence[Any],
+    scorer: Scorer,
     training: Mapping[str, Any],
     work: Path,
     *,
     progress: Progress = SILENT,
 ) -> _Trained:
     """Train as the best checkpoint has it; on every process the same."""
+    task, encoder = scorer.task, scorer.encoder
     with isolated():
-        arguments = training_arguments(training, task, work)
+        arguments = _arguments(training, task, work)
         set_seed(arguments.seed)
         model = _model(path, task)
         check_finite(model, str(path))
         dataset = FeatureDataset(task, examples, encoder)
-        mark = fingerprint(path, task, arguments, examples, eval_examples, [arguments.world_size])
+        mark = fingerprint(path, task, arguments, examples, scorer.examples, [arguments.world_size])
         with arguments.main_process_first(local=False):
             begun = resume(work, mark, progress)
-        try:
-            trainer = _trainer(
+        with kept_for_later(work):
+            trainer = TaskTrainer(
+                scorer=scorer,
                 model=model,
                 args=arguments,
                 train_dataset=dataset,
-                eval_dataset=eval_examples,
+                eval_dataset=scorer.examples,
                 data_collator=Collator(encoder, input_names(model)),
-                task=task,
-                encoder=encoder,
-                eval_examples=eval_examples,
             )
             with progress.track("fine-tune", steps_of(arguments, len(dataset))) as advance:
-                trainer.add_callback(ShowProgress(advance, task.metric))
-                with as_os_errors():
-                    trainer.train(resume_from_checkpoint=str(begun) if begun else None)
-            trainer.accelerator.wait_for_everyone()  # another process may still write into the last checkpoint
-            check_finite(model, "the trained model")
-            final = _score(trainer, task, encoder, eval_examples)
-        except UserError:  # a rerun would only come to the same end
-            shutil.rmtree(work, ignore_errors=True)
-            raise
-        except OSError as error:
-            hint = "Make room and run it again: it goes on from its last checkpoint."
-            raise Failure(f"Writing failed: {error.strerror or error}.", where=str(work), hint=hint) from error
+                shown = ShowProgress(advance, scorer, at_end=1)
+                trainer.show(shown)
+                trainer.run(begun)
+                check_finite(model, "the trained model")
+                final = scorer.score(model, progress=shown)
         return _Trained(model, final, trainer.state.global_step, mark)
+
+
+class TaskTrainer(ScoredTrainer):
+    """Scores the model that it trains."""
+
+    def evaluate(self, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> dict[str, float]:
+        """Score the model as it is now."""
+        scored = self.score(self.model, resamples=0)
+        return self.tell({f"{metric_key_prefix}_{name}": value for name, value in scored.metrics.items()})
+
+
+def _arguments(training: Mapping[str, Any], task: Task, work: Path) -> TrainingArguments:
+    """The options together with what fine-tuning decides for itself."""
+    return arguments_with(
+        training,
+        work,
+        load_best_model_at_end=True,
+        metric_for_best_model=f"eval_{task.metric}",
+        greater_is_better=task.metrics[task.metric].greater_is_better,
+    )
 
 
 def _task(path: str | Path, config: Mapping[str, Any], rows: Rows, columns: Columns, options: TaskOptions) -> Task:
@@ -153,13 +162,37 @@ def _task(path: str | Path, config: Mapping[str, Any], rows: Rows, columns: Colu
     return folder.make_task(name, settings, replace(options, task=None), config)
 
 
-def _trainer(**parts: Any) -> TaskTrainer:
-    try:
-        trainer = TaskTrainer(**parts)
-    except ValueError as error:  # what TrainingArguments lets pass and the trainer does not, such as fp16 on a CPU
-        raise UserError(f"A training option cannot be taken: {error}") from None
-    trainer.remove_callback(PrinterCallback)
-    return trainer
+def find_labels(rows: Rows, columns: Columns, task: str, problem: str | None) -> tuple[str, ...]:
+    """All labels (or tags) that occur, in order; a regression has the one 'LABEL_0'.
+
+    A `labels.json` beside the file, as CLUE's data sets have, says them in its own order.
+    """
+    if problem == REGRESSION:
+        return ("LABEL_0",)
+    tags = tasks.facts_of(task).answers_for == "tokens"
+    option = "tags_column" if tags else "label_column"
+    asked = columns.tags or columns.label if tags else columns.label
+    column = rows.column(option, asked, TAGS if tags else LABEL)
+    if column is None:
+        what = f"There is no {'tag' if tags else 'label'} column. Columns here: {', '.join(rows.columns)}."
+        raise UserError(what, where=rows.source, hint=f"Name it with --{option}.")
+    if problem == MULTI:
+        rows = rows.map(lambda record: {column: label_list(record.get(column))}, [column])
+    elif not tags:
+        for index, record in enumerate(rows):
+            if isinstance(record.get(column), (list, tuple)):
+                hint = "For several labels a row use --task multi_label_classification."
+                raise rows.error(index, "The label is a list.", hint=hint)
+        rows = rows.map(lambda record: {column: _stripped(record.get(column))}, [column])
+    found = discover_labels(rows, column, None if tags else labels_beside(rows.source))
+    if len(found) < 2 and problem != MULTI:
+        raise UserError(f"All rows have the same label, '{found[0]}': nothing can be learnt.", where=rows.source)
+    return found
+
+
+def _stripped(label: Any) -> Any:
+    """Blanks around a label are not part of it, as for the task that reads it."""
+    return label.strip() if isinstance(label, str) else label
 
 
 def _model(path: str | Path, task: Task) -> PreTrainedModel:
@@ -193,33 +226,21 @@ def _model(path: str | Path, task: Task) -> PreTrainedModel:
     return model
 
 
-def _score(trainer: TaskTrainer, task: Task, encoder: Encoder, examples: Sequence[Any]) -> Score:
-    from .. import engines
-    from ..runtime import Predictor
-
-    return score(Predictor(task, encoder, engines.load("torch", trainer.model)), examples)
-
-
 def _write(done: _Trained, source: str | Path, task: Task, output: Path, overwrite: bool) -> None:
-    final = done.score
     with atomic_folder(output, overwrite=overwrite) as scratch:
         with as_os_errors(), quiet_transformers():
             done.model.save_pretrained(scratch)
         folder.read_tokenizer(source).save_pretrained(scratch)
-        scored = score_note(final, "torch")
+        scored = score_note(done.score, "torch")
         origin = folder.read_provenance(source, folder.read_config(source))
         name = f"{Path(source).resolve().name}, fine-tuned"
         text = finetuned_card(name, task.name, origin, {**scored, "on": "eval rows, which also chose"})
         (scratch / "README.md").write_text(text, encoding="utf-8")
-        files = sorted(path.name for path in scratch.iterdir())
         notes = {
             "task": tasks.to_json(task),
             "score": {name: scored[name] for name in ("metric", "value", "rows", "on")},
             "tersely_version": __version__,
             "run": done.mark,
-            "files": files,
+            "files": sorted(path.name for path in scratch.iterdir()),
         }
-        text = json.dumps(notes, ensure_ascii=False, indent=2) + "\n"
-        (scratch / folder.NOTES).write_text(text, encoding="utf-8")
-        for path in scratch.iterdir():
-            path.chmod(path.stat().st_mode | 0o044)  # safetensors writes for the owner alone; servers run as others
+        write_notes(scratch, notes)

@@ -1,27 +1,39 @@
-"""The network that another learns from: the model itself, or a folder of the same task, refused if it does not fit."""
+"""The network that another learns from: the model itself, or a folder of the same task; and what its layers give."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import nn
 
 from ..artifact import sha256
 from ..errors import UserError
-from ..models.carve import shape_of
+from ..models.carve import locate, shape_of
 from ..models.families import Family, find
 from ..models.folder import ModelFolder
 from ..models.torch_folder import load_module
-from .loss_settings import LossSettings
+from .losses import LossSettings
 
 
-def open_teacher(model: nn.Module, family: Family | None, settings: LossSettings) -> tuple[Any, Family | None]:
-    """The teacher and its family, which only hidden states ask for: without them it may be None."""
+@dataclass(frozen=True)
+class Teacher:
+    """A network to learn from. Its family only matters to hidden states: without them it may be None."""
+
+    module: Any
+    family: Family | None
+
+
+def open_teacher(model: nn.Module, family: Family | None, settings: LossSettings) -> Teacher:
+    """The teacher that the settings name, refused if it does not fit the model."""
     if settings.teacher is None:
-        return model, family
+        return Teacher(model, family)
     if isinstance(settings.teacher, ModelFolder):  # what the model was made of: it fits
         teacher = settings.teacher.load()
-        return teacher, find(teacher) if family is not None else None
+        return Teacher(teacher, find(teacher) if family is not None else None)
     where = str(settings.teacher)
     teacher = load_module(settings.teacher)
     own = find(teacher) if family is not None else None
@@ -33,7 +45,7 @@ def open_teacher(model: nn.Module, family: Family | None, settings: LossSettings
         if getattr(theirs, name) != getattr(ours, name):
             raise UserError(f"The teacher's '{name}' is not the model's.", where=where)
     if settings.distill_hidden and own is not None and family is not None:
-        layers = [len(shape_of(one, kind).layers) for one, kind in ((teacher, own), (model, family))]
+        layers = [len(shape_of(module, of).layers) for module, of in ((teacher, own), (model, family))]
         if theirs.hidden_size != ours.hidden_size or layers[0] != layers[1]:
             what = (
                 f"The teacher has {layers[0]} layers of {theirs.hidden_size}, "
@@ -41,7 +53,7 @@ def open_teacher(model: nn.Module, family: Family | None, settings: LossSettings
             )
             hint = "Set --distill_hidden 0 to learn from its answers alone."
             raise UserError(f"{what}: their hidden states cannot be compared.", where=where, hint=hint)
-    return teacher, own
+    return Teacher(teacher, own)
 
 
 def teacher_marks(settings: LossSettings) -> list[str]:
@@ -50,3 +62,30 @@ def teacher_marks(settings: LossSettings) -> list[str]:
         return []
     place = settings.teacher.path if isinstance(settings.teacher, ModelFolder) else settings.teacher
     return [sha256(path) for path in sorted(place.iterdir()) if path.is_file()]
+
+
+@contextmanager
+def record_states(model: nn.Module, family: Family) -> Iterator[list[torch.Tensor]]:
+    """Record the embeddings' output and every layer's, [rows, length, hidden] each, of the forwards inside.
+
+    `hidden_states` without asking the model for them: one of the user's own that gives logits alone is as good. For
+    one forward the list holds one more than there are layers. Costs nothing but their memory.
+    """
+    states: list[torch.Tensor] = []
+    places = locate(model, family)
+
+    def before(_module: nn.Module, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+        if not states:
+            states.append(inputs[0] if inputs else named["hidden_states"])
+
+    def after(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        states.append(output[0] if isinstance(output, tuple) else output)
+
+    blocks = [model.get_submodule(name) for name in places.blocks]
+    handles = [blocks[0].register_forward_pre_hook(before, with_kwargs=True)]
+    handles += [block.register_forward_hook(after) for block in blocks]
+    try:
+        yield states
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -1,9 +1,9 @@
-"""Options of width pruning, checked: which widths and depths, which losses, which rows tell importance."""
+"""Which widths and depths are made, and the other options of width pruning, checked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import product
@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import UserError, nearest
 from ..models.carve import Shape, shape_for
-from ..training.loss_settings import Augment, Criterion, check_losses, function_name, teacher_name
+from ..training.losses import LossSettings
 
 IMPORTANCE = ("labels", "teacher")
 
@@ -28,8 +28,8 @@ class Target:
 
 
 @dataclass(frozen=True)
-class PruneSettings:
-    """What `dynabert` is told; every option of SPEC's table by its name.
+class PruneSettings(LossSettings):
+    """The options of `dynabert`, each by its name.
 
     Widths and depths may be given as texts, numbers or fractions; they are kept as fractions, exactly as typed.
 
@@ -42,27 +42,18 @@ class PruneSettings:
 
     width_mult_list: tuple[Fraction, ...] = (Fraction(3, 4),)
     depth_mult_list: tuple[Fraction, ...] = (Fraction(1),)
-    distill_hidden: float = 0.1
-    distill_logits: float = 1.0
-    distill_temperature: float = 1.0
-    label_loss: float = 0.0
+    distill_hidden: float = field(default=0.1, kw_only=True)
     importance: str = "labels"
     importance_rows: int = 512
-    teacher: Path | None = None
-    """A model folder; None: the model itself, unpruned."""
-    augment: Augment | None = None
-    """Applied to each batch before teacher and student see it; from Python only."""
-    criterion: Criterion | None = None
-    """In the place of the task's own loss, for importance and for `label_loss`; from Python only."""
     reorder: bool = True
     """False shows what training gives without the order of importance: for benchmarks."""
 
     def __post_init__(self) -> None:
         for name in ("width_mult_list", "depth_mult_list"):
             object.__setattr__(self, name, parse_shares(getattr(self, name), name))
-        if self.teacher is not None:
+        if isinstance(self.teacher, str):
             object.__setattr__(self, "teacher", Path(self.teacher))
-        check_losses(self)
+        super().__post_init__()
         if self.importance not in IMPORTANCE:
             what = f"The 'importance' option must be labels or teacher. Got '{self.importance}'."
             raise UserError(what, hint=nearest(str(self.importance), IMPORTANCE))
@@ -73,11 +64,6 @@ class PruneSettings:
             raise UserError(f"The 'importance_rows' option must be a whole number. Got {self.importance_rows!r}.")
         if self.importance_rows < 1:
             raise UserError(f"The 'importance_rows' option must be at least 1. Got {self.importance_rows}.")
-
-    @property
-    def distils(self) -> bool:
-        """Whether there is anything to learn from the teacher; if not, training is plain fine-tuning."""
-        return self.distill_hidden > 0 or self.distill_logits > 0
 
     @property
     def needs_labels(self) -> bool:
@@ -102,20 +88,21 @@ class PruneSettings:
 
     def as_json(self) -> dict[str, Any]:
         """Plain types; a function by its name."""
-        plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        for name in ("width_mult_list", "depth_mult_list"):
-            plain[name] = [str(share) for share in plain[name]]
-        plain |= {name: function_name(plain[name]) for name in ("augment", "criterion")}
-        return {**plain, "teacher": teacher_name(self.teacher)}
+        shares = {
+            name: [str(share) for share in getattr(self, name)] for name in ("width_mult_list", "depth_mult_list")
+        }
+        return {**super().as_json(), **shares}
 
 
-def parse_shares(given: Any, option: str) -> tuple[Fraction, ...]:
+def parse_shares(shares: Any, option: str) -> tuple[Fraction, ...]:
     """Read fractions or decimals: a text with blanks between them, one number, or several of either.
 
     >>> parse_shares("3/4 2/3", "width_mult_list")
     (Fraction(3, 4), Fraction(2, 3))
     """
-    words = given.split() if isinstance(given, str) else [given] if not isinstance(given, Iterable) else list(given)
+    if isinstance(shares, str):
+        shares = shares.split()
+    words = list(shares) if isinstance(shares, Iterable) else [shares]
     found: list[Fraction] = []
     for word in words:
         share = _parse(word, option)

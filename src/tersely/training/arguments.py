@@ -1,4 +1,4 @@
-"""Options of transformers' TrainingArguments: which are taken, and between which bounds."""
+"""Options of transformers' `TrainingArguments`: which a training takes, between which bounds, with which defaults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from transformers import TrainingArguments
 
 from ..engines.cpu import cpu
 from ..errors import UserError, nearest, wrong_option
-from ..tasks import Task
 
 DECIDED = {
     "eval_strategy": "Rows are scored whenever a checkpoint is saved: see --save_strategy.",
@@ -38,6 +37,27 @@ WITHOUT_EFFECT = {
     "hub_always_push", "hub_revision",
 }  # fmt: skip
 """Options of parts of the trainer that are not used here."""
+DEFAULTS: dict[str, Any] = {
+    "learning_rate": 5e-5,
+    "num_train_epochs": 3.0,
+    "per_device_train_batch_size": 8,
+    "per_device_eval_batch_size": 8,
+    "save_steps": 100,
+    "logging_steps": 500,
+}
+"""Of trainings from a teacher."""
+REFUSED = {
+    "auto_find_batch_size": "Name one with --per_device_train_batch_size.",
+    "label_smoothing_factor": "The teacher's answers are soft already: see --distill_temperature.",
+    "fsdp": "Processes each hold the whole model: use torchrun.",
+    "deepspeed": "Processes each hold the whole model: use torchrun.",
+    "eval_on_start": "qat always scores what it begins with; dynabert's first score is taken after 'save_steps' steps.",
+    "eval_steps": "Scores are taken every 'save_steps' steps.",
+    "eval_delay": "Scores are taken every 'save_steps' steps.",
+}
+"""Options that can have no effect on a training from a teacher, and why."""
+CHECKPOINTING = ("gradient_checkpointing", "activation_checkpointing")
+"""One option: the second is its name from transformers 5.23 on, and the first goes with version 6."""
 AT_LEAST_ONE = (
     "per_device_train_batch_size",
     "per_device_eval_batch_size",
@@ -53,17 +73,6 @@ DEVICES = ("cpu", "gpu", "cuda")
 
 class DeviceWarning(UserWarning):
     """The device that was asked for is not there."""
-
-
-def training_arguments(training: Mapping[str, Any], task: Task, work: Path) -> TrainingArguments:
-    """Put the options together with what fine-tuning decides for itself."""
-    return arguments_with(
-        training,
-        work,
-        load_best_model_at_end=True,
-        metric_for_best_model=f"eval_{task.metric}",
-        greater_is_better=task.metrics[task.metric].greater_is_better,
-    )
 
 
 def arguments_with(training: Mapping[str, Any], work: Path, **decided: Any) -> TrainingArguments:
@@ -93,6 +102,18 @@ def arguments_with(training: Mapping[str, Any], work: Path, **decided: Any) -> T
         )
     except (TypeError, ValueError) as error:
         raise UserError(f"A training option cannot be taken: {error}") from None
+
+
+def distillation_arguments(
+    training: Mapping[str, Any], work: Path, seed: int, refused: Mapping[str, str], what: str
+) -> TrainingArguments:
+    """Options of a training from a teacher, with its defaults. `refused`: further ones without effect on this one."""
+    for name, why in {**refused, **REFUSED}.items():
+        if training.get(name):
+            raise wrong_option(name, f"has no effect on {what}.", hint=why)
+    if str(training.get("save_strategy", "steps")) not in ("steps", "SaveStrategy.STEPS"):
+        raise wrong_option("save_strategy", "must be steps: rows are scored every 'save_steps' steps.")
+    return arguments_with({**DEFAULTS, **training, "seed": seed}, work)
 
 
 def steps_of(arguments: TrainingArguments, rows: int) -> int:

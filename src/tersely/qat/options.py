@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import UserError, nearest
-from ..models.folder import ModelFolder
 from ..quantize.weights import CPU_CLASSES, KINDS
-from ..training.loss_settings import Augment, Criterion, check_losses, check_number, function_name, teacher_name
+from ..training.losses import LossSettings, check_number
 
 MOVING, WINDOW, AT_RUN_TIME = "moving_average_abs_max", "range_abs_max", "abs_max"
 RANGES = (MOVING, WINDOW, AT_RUN_TIME)
 
 
 @dataclass(frozen=True)
-class QatSettings:
-    """What `qat` is told; every option of SPEC's table by its name.
+class QatSettings(LossSettings):
+    """The options of `qat`, each by its name.
 
     >>> QatSettings(activation_quantize_type="absmax")
     Traceback (most recent call last):
@@ -37,16 +35,7 @@ class QatSettings:
     algo_list: tuple[str, ...] = ("mse", "KL", "min_max")
     """Calibrators to start from: the one whose logits move least."""
     smooth: str | float = "auto"
-    distill_hidden: float = 0.0
-    distill_logits: float = 1.0
-    distill_temperature: float = 1.0
-    label_loss: float = 1.0
-    teacher: Path | ModelFolder | None = None
-    """A model folder, or the model that this one was pruned from; None: the model itself, in FP32."""
-    augment: Augment | None = None
-    """Applied to each batch before teacher and student see it; from Python only."""
-    criterion: Criterion | None = None
-    """In the place of the task's own loss; from Python only."""
+    label_loss: float = field(default=1.0, kw_only=True)
 
     def __post_init__(self) -> None:
         known = {
@@ -61,14 +50,9 @@ class QatSettings:
         check_number("moving_rate", self.moving_rate, lambda value: 0 <= value < 1, "from 0 to below 1")
         check_number("pact_rate", self.pact_rate, lambda value: value > 0, "a number above 0")
         check_number("pact_decay", self.pact_decay, lambda value: value >= 0, "a number, 0 or more")
-        check_losses(self)
+        super().__post_init__()
         if self.criterion is not None and not self.label_loss:
             raise UserError("The 'criterion' option has no effect with 'label_loss' 0.", hint="Leave it out.")
-
-    @property
-    def distils(self) -> bool:
-        """Whether there is anything to learn from the teacher; if not, training is plain fine-tuning."""
-        return self.distill_hidden > 0 or self.distill_logits > 0
 
     @property
     def clips(self) -> bool:
@@ -77,7 +61,4 @@ class QatSettings:
 
     def as_json(self) -> dict[str, Any]:
         """Plain types; a function by its name."""
-        plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        plain |= {name: function_name(plain[name]) for name in ("augment", "criterion")}
-        plain["algo_list"] = list(self.algo_list)
-        return {**plain, "teacher": teacher_name(self.teacher)}
+        return {**super().as_json(), "algo_list": list(self.algo_list)}
