@@ -44,12 +44,13 @@ def made(
     """A candidate of which only what choosing looks at is known. `model`: the digest of what it was made of."""
     nothing: Any = None
     candidate = Candidate(name, parse(strategy), Parent("model", nothing, nothing, nothing, model), QuantMap())
-    answers: Any = Answers(0, 0.0, [], [])
-    if score is not None:
-        answers = Score("share", score, None, {"share": score}, 0, 0.0, [], [])
+    answers, scored = Answers(0, 0.0, [], []), None
+    if score is not None or statistics is not None:
+        value = float(ACCURACY(statistics.sum(axis=0))) if score is None else score
+        scored = Score("share", value, None, {"share": value}, answers, statistics)
     compared = Comparison(None if drop is None else Difference(drop), fidelity, logit_change)
     speeds = {} if speed is None else {1: (speed, speed, speed)}
-    return Measured(candidate, "onnxruntime", answers, compared, size, False, statistics, speeds, sign=sign)
+    return Measured(candidate, "onnxruntime", answers, scored, compared, size, False, speeds, sign=sign)
 
 
 def chosen(*candidates: Measured) -> Choice:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from . import numbers as n
-from .run import Run
+from .run import FinishedRun
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Fact:
     beside: tuple[str, ...]
 
 
-def headline(run: Run) -> str:
+def headline(run: FinishedRun) -> str:
     """The result in one sentence."""
     best, fp32 = run.chosen, run.fp32
     says = ""
@@ -34,7 +34,7 @@ def headline(run: Run) -> str:
     return f"{best.name} {between.join(part for part in (says, is_so) if part) or 'was chosen'}."
 
 
-def facts(run: Run) -> list[Fact]:
+def facts(run: FinishedRun) -> list[Fact]:
     """Score, speed, size and fidelity of the chosen model."""
     best, fp32 = run.chosen, run.fp32
     found = [_score(run)]
@@ -64,7 +64,7 @@ def _size(ratio: float) -> tuple[str, str]:
     return ("Times smaller", f"{n.times(ratio)} ×") if ratio >= 1 else ("Times larger", f"{n.times(1 / ratio)} ×")
 
 
-def _score(run: Run) -> Fact:
+def _score(run: FinishedRun) -> Fact:
     best = run.chosen
     if not run.scored:
         return Fact(run.metric, "not scored", ("there were no labelled rows",))
@@ -79,7 +79,7 @@ def _score(run: Run) -> Fact:
     return Fact(run.metric, n.score(run, best.score), tuple(beside))
 
 
-def stamps(run: Run) -> list[str]:
+def stamps(run: FinishedRun) -> list[str]:
     """How far to believe the score, and what was promised and not kept."""
     said = []
     best, on, rows = run.chosen, run.rows.get("chosen_on"), run.rows.get("scoring")

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 from . import answer, tables
 from .markup import ReportTable, escape_markdown, markdown_table
-from .run import Run
+from .run import FinishedRun
 
 MARK = "<!-- tersely report -->"
 SHOWN = 10
 """Layers whose harm is told, names of layers that stayed float for one reason."""
 
 
-def markdown(run: Run) -> str:
+def markdown(run: FinishedRun) -> str:
     """The whole text. The same run gives the same bytes."""
     best = f"{escape_markdown(run.model)}: {escape_markdown(run.best)}"
     parts = [MARK, f"# {best}", f"**{escape_markdown(answer.headline(run))}**", _facts(run), _list(answer.stamps(run))]
@@ -37,7 +37,7 @@ def markdown(run: Run) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _facts(run: Run) -> str:
+def _facts(run: FinishedRun) -> str:
     lines = []
     for fact in answer.facts(run):
         beside = ", ".join(line for line in fact.beside if line)
@@ -49,7 +49,7 @@ def _list(lines: Sequence[str]) -> str:
     return "\n".join(f"- {escape_markdown(line)}" for line in lines)
 
 
-def _layers(run: Run) -> list[str]:
+def _layers(run: FinishedRun) -> list[str]:
     said = [escape_markdown(line) for line in tables.layers_summary(run)]
     for reason, names in tables.floats(run).items():
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""

@@ -5,22 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from .run import Run
+from .run import FinishedRun
 
 
-def score(run: Run, value: float | None) -> str:
+def score(run: FinishedRun, value: float | None) -> str:
     """Points of a metric that is a fraction; any other metric as it is."""
     if value is None or math.isnan(value):
         return ""
     return signless(f"{100 * value:.2f}" if run.fraction else f"{value:.4g}")
 
 
-def interval(run: Run, bounds: Sequence[float] | None) -> str:
+def interval(run: FinishedRun, bounds: Sequence[float] | None) -> str:
     """Both ends of an interval."""
     return "" if not bounds else f"{score(run, bounds[0])} to {score(run, bounds[1])}"
 
 
-def score_within(run: Run, value: float | None, bounds: Sequence[float] | None) -> str:
+def score_within(run: FinishedRun, value: float | None, bounds: Sequence[float] | None) -> str:
     """A score with its interval, if that is known."""
     return f"{score(run, value)} (95 % {interval(run, bounds)})" if bounds else score(run, value)
 

@@ -9,7 +9,7 @@ from importlib.resources import files
 from . import answer, tables
 from .markup import Markup, html_table, join, tag
 from .plot import described, plot
-from .run import Run
+from .run import FinishedRun
 
 GENERATOR = "tersely report"
 NAMES = "A name tells what was pruned, the calibrator with its number of rows, and whether embeddings are INT8 too."
@@ -23,7 +23,7 @@ SHOWN = 12
 """Layers whose harm is drawn; the others are in the table of all."""
 
 
-def page(run: Run) -> str:
+def page(run: FinishedRun) -> str:
     """The whole page. The same run gives the same bytes."""
     style, script = _asset("style.css"), _asset("script.js")
     title = f"{run.model}: {run.best}"
@@ -44,7 +44,7 @@ def page(run: Run) -> str:
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
-def _answer(run: Run) -> Markup:
+def _answer(run: FinishedRun) -> Markup:
     kind = f"{run.task.replace('_', ' ')}, chosen among {len(run.candidates)}"
     tiles = [
         tag(
@@ -66,7 +66,7 @@ def _answer(run: Run) -> Markup:
     )
 
 
-def _plot(run: Run) -> Markup:
+def _plot(run: FinishedRun) -> Markup:
     wide, narrow = plot(run, 1000, 440), plot(run, 380, 400)
     if not wide:
         return Markup("")
@@ -92,12 +92,12 @@ def _plot(run: Run) -> Markup:
     return _section("Score against speed" if run.scored else "Answers against speed", figure)
 
 
-def _candidates(run: Run) -> Markup:
+def _candidates(run: FinishedRun) -> Markup:
     said = [tag("p", line) for line in (run.rule, *tables.remarks(run)) if line]
     return _section("Candidates", html_table(tables.candidates(run), NAMES, sortable=True), *said)
 
 
-def _layers(run: Run) -> Markup:
+def _layers(run: FinishedRun) -> Markup:
     if not run.layers:
         return Markup("")
     parts: list[str] = [tag("p", line) for line in tables.layers_summary(run)]
@@ -113,7 +113,7 @@ def _layers(run: Run) -> Markup:
     return _section("Layers", *parts)
 
 
-def _harm(run: Run) -> Markup:
+def _harm(run: FinishedRun) -> Markup:
     ordered = sorted(run.sensitivity.items(), key=lambda pair: -pair[1])
     largest = max(ordered[0][1], 1e-12)
     bars = []
@@ -126,7 +126,7 @@ def _harm(run: Run) -> Markup:
     return tag("figure", tag("figcaption", says), tag("dl", *bars, class_="bars"))
 
 
-def _changed(run: Run) -> Markup:
+def _changed(run: FinishedRun) -> Markup:
     said = tables.changes_summary(run)
     if not said:
         return Markup("")
@@ -137,7 +137,7 @@ def _changed(run: Run) -> Markup:
     return _section("Rows whose answer changed", *parts)
 
 
-def _confusion(run: Run) -> Markup:
+def _confusion(run: FinishedRun) -> Markup:
     table = tables.confusion(run)
     if table is None:
         return Markup("")
@@ -146,7 +146,7 @@ def _confusion(run: Run) -> Markup:
     return _section("Which labels are taken for which", matrix)
 
 
-def _again(run: Run) -> Markup:
+def _again(run: FinishedRun) -> Markup:
     parts: list[str] = []
     typed = tables.command(run)
     if typed is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from . import numbers as n
 from .markup import Markup, tag
-from .run import ModelResult, Run
+from .run import FinishedRun, ModelResult
 
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 18.0, 18.0, 50.0
 LARGEST = 26.0
@@ -34,7 +34,7 @@ class Point:
     kind: str
 
 
-def plot(run: Run, width: float, height: float) -> Markup:
+def plot(run: FinishedRun, width: float, height: float) -> Markup:
     """Draw those models that were timed; nothing where there are none."""
     timed = [model for model in run.candidates if model.speed is not None and not math.isnan(_value(run, model))]
     if not timed:
@@ -67,22 +67,22 @@ def plot(run: Run, width: float, height: float) -> Markup:
     )
 
 
-def _what(run: Run) -> str:
+def _what(run: FinishedRun) -> str:
     return run.metric if run.scored else "share of FP32's answers"
 
 
-def _value(run: Run, model: ModelResult) -> float:
+def _value(run: FinishedRun, model: ModelResult) -> float:
     """What the plot shows upwards: the score or, where nothing was scored, the share of equal answers."""
     if run.scored:
         return model.score if model.score is not None else math.nan
     return 1.0 if model is run.fp32 else model.same_answer or 0.0
 
 
-def _speed(run: Run, model: ModelResult) -> float:
+def _speed(run: FinishedRun, model: ModelResult) -> float:
     return 1.0 if model is run.fp32 else model.speed or 1.0
 
 
-def _heights(run: Run, model: ModelResult) -> list[float]:
+def _heights(run: FinishedRun, model: ModelResult) -> list[float]:
     """Value and interval as heights: up is better, also where less is."""
     found = [run.sign * _value(run, model)]
     if run.scored and model.drop_interval and run.fp32.score is not None:
@@ -90,7 +90,7 @@ def _heights(run: Run, model: ModelResult) -> list[float]:
     return found
 
 
-def _point(run: Run, model: ModelResult, across: Axis, up: Axis, largest: int) -> Point:
+def _point(run: FinishedRun, model: ModelResult, across: Axis, up: Axis, largest: int) -> Point:
     heights = _heights(run, model)
     low, high = (up(value) for value in heights[1:]) if len(heights) > 1 else (None, None)
     kind = (
@@ -100,7 +100,7 @@ def _point(run: Run, model: ModelResult, across: Axis, up: Axis, largest: int) -
     return Point(model, across(_speed(run, model)), up(heights[0]), radius, low, high, kind)
 
 
-def _grid(run: Run, across: Axis, up: Axis, ground: Box) -> list[Markup]:
+def _grid(run: FinishedRun, across: Axis, up: Axis, ground: Box) -> list[Markup]:
     drawn = []
     for value in across.ticks(6 if ground.right > 500 else 4):
         x = across(value)
@@ -133,7 +133,7 @@ def _front(points: Sequence[Point], ground: Box) -> Markup:
     return tag("polyline", points=" ".join(corners), class_="line", aria_hidden="true")
 
 
-def _drawn(run: Run, point: Point) -> Markup:
+def _drawn(run: FinishedRun, point: Point) -> Markup:
     model = point.model
     said = described(run, model)
     inside = [tag("title", said)]
@@ -147,7 +147,7 @@ def _drawn(run: Run, point: Point) -> Markup:
     )
 
 
-def described(run: Run, model: ModelResult) -> str:
+def described(run: FinishedRun, model: ModelResult) -> str:
     """A model in one line: what a pointer that rests on it shows."""
     parts = []
     if model.score is not None:

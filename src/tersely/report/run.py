@@ -1,4 +1,4 @@
-"""`Run`: the content of `result.json` as a report reads it; what an older run did not write is left out."""
+"""`FinishedRun`: the content of `result.json` as a report reads it; what an older run did not write is left out."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Test:
 
 
 @dataclass(frozen=True)
-class Run:
+class FinishedRun:
     """A finished compress run."""
 
     tersely_version: str
@@ -158,7 +158,7 @@ class Run:
         return list(self.chosen.speed_by_batch)
 
 
-def read_run(folder: str | Path) -> Run:
+def read_run(folder: str | Path) -> FinishedRun:
     """Read the result of a finished run; any other folder is refused."""
     folder = existing(folder, "folder")
     file = folder / RESULT
@@ -175,9 +175,9 @@ def read_run(folder: str | Path) -> Run:
     return run_of(content, where=str(file))
 
 
-def run_of(content: Any, where: str | None = None) -> Run:
+def run_of(content: Any, where: str | None = None) -> FinishedRun:
     """Check what a result holds; `where` names its file in messages."""
-    run = fill(Run, content, "The result", where=where, lenient=True)
+    run = fill(FinishedRun, content, "The result", where=where, lenient=True)
     if run.best not in [model.name for model in run.candidates]:
         raise UserError(f"The best, '{run.best}', is not among the result's candidates.", where=where)
     return run

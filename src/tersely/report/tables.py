@@ -10,13 +10,13 @@ from typing import Any
 
 from . import numbers as n
 from .markup import Cell, Column, ReportTable, TableLine
-from .run import LayerResult, ModelResult, Row, Run
+from .run import FinishedRun, LayerResult, ModelResult, Row
 
 KINDS = {"layer": ("layer", "layers"), "table": ("table", "tables"), "product": ("product", "products of attention")}
 VERDICTS = {"worse": "worse", "better": "better", "neither": "no better, no worse"}
 
 
-def candidates(run: Run) -> ReportTable:
+def candidates(run: FinishedRun) -> ReportTable:
     """A line for FP32 and one for each candidate, the chosen one first, and why each other was not chosen."""
     unit = "points" if run.fraction else ""
     columns = [
@@ -35,7 +35,7 @@ def candidates(run: Run) -> ReportTable:
     return ReportTable(columns, [_candidate_line(run, model) for model in (run.fp32, *ordered)])
 
 
-def _candidate_line(run: Run, model: ModelResult) -> TableLine:
+def _candidate_line(run: FinishedRun, model: ModelResult) -> TableLine:
     is_fp32 = model is run.fp32
     chosen = not is_fp32 and model.name == run.best
     timed = {size: n.times(speed.ratio) for size, speed in model.speed_by_batch.items()}
@@ -56,7 +56,7 @@ def _candidate_line(run: Run, model: ModelResult) -> TableLine:
     return TableLine(cells, "fp32" if is_fp32 else "chosen" if chosen else None, None if is_fp32 else model.name)
 
 
-def remarks(run: Run) -> list[str]:
+def remarks(run: FinishedRun) -> list[str]:
     """What was made and is not in the table."""
     said = [f"{name} is the same as {twin}." for name, twin in run.same.items()]
     if run.screened_out:
@@ -65,7 +65,7 @@ def remarks(run: Run) -> list[str]:
     return said + [_pruned(run, model) for model in run.pruned]
 
 
-def _pruned(run: Run, model: Mapping[str, Any]) -> str:
+def _pruned(run: FinishedRun, model: Mapping[str, Any]) -> str:
     parts = []
     if model.get("width") is not None:
         parts.append(f"width {model['width']}, depth {model.get('depth')}")
@@ -77,7 +77,7 @@ def _pruned(run: Run, model: Mapping[str, Any]) -> str:
     return f"Pruned model {model.get('name')}: {'; '.join(parts)}."
 
 
-def layers_summary(run: Run) -> list[str]:
+def layers_summary(run: FinishedRun) -> list[str]:
     """How many are INT8, how many float, and whether sums can saturate anywhere."""
     by_kind = Counter(layer.kind for layer in run.layers if layer.precision == "int8")
     done = [n.count(count, *KINDS.get(kind, (kind, kind))) for kind, count in by_kind.items()]
@@ -99,7 +99,7 @@ def layers_summary(run: Run) -> list[str]:
     return said
 
 
-def harm(run: Run) -> ReportTable | None:
+def harm(run: FinishedRun) -> ReportTable | None:
     """What each layer alone in INT8 does to the logits, the most harmful first; None where that was not measured."""
     if not run.sensitivity:
         return None
@@ -111,7 +111,7 @@ def harm(run: Run) -> ReportTable | None:
     )
 
 
-def floats(run: Run) -> dict[str, list[str]]:
+def floats(run: FinishedRun) -> dict[str, list[str]]:
     """Names of what stayed float, by the reason in words."""
     found: dict[str, list[str]] = {}
     for layer in run.layers:
@@ -120,7 +120,7 @@ def floats(run: Run) -> dict[str, list[str]]:
     return found
 
 
-def every_layer(run: Run) -> ReportTable:
+def every_layer(run: FinishedRun) -> ReportTable:
     """All layers, tables and products."""
     columns = [
         Column("name"),
@@ -137,7 +137,7 @@ def every_layer(run: Run) -> ReportTable:
     return ReportTable(columns, [_layer_line(run, layer) for layer in run.layers])
 
 
-def _layer_line(run: Run, layer: LayerResult) -> TableLine:
+def _layer_line(run: FinishedRun, layer: LayerResult) -> TableLine:
     low, high = layer.range if layer.range and len(layer.range) == 2 else (None, None)
     is_int8 = layer.precision == "int8"
     cells = [
@@ -155,12 +155,12 @@ def _layer_line(run: Run, layer: LayerResult) -> TableLine:
     return TableLine(cells, "float" if layer.precision == "float" else None)
 
 
-def _became(run: Run, layer: LayerResult) -> str:
+def _became(run: FinishedRun, layer: LayerResult) -> str:
     is_int8 = layer.precision == "int8"
     return "INT8" if is_int8 else f"float: {run.reasons.get(layer.reason or '', layer.reason or '')}"
 
 
-def changes_summary(run: Run) -> str:
+def changes_summary(run: FinishedRun) -> str:
     """How many answers changed, for the worse and for the better."""
     found = run.changes
     if found is None:
@@ -174,7 +174,7 @@ def changes_summary(run: Run) -> str:
     return f"{said}: {found.worse:,} a worse one, {found.better:,} a better one, {neither:,} neither."
 
 
-def changed(run: Run) -> ReportTable | None:
+def changed(run: FinishedRun) -> ReportTable | None:
     """The worst changed rows; None where none changed or an older run did not write them."""
     if run.changes is None or not run.changes.shown:
         return None
@@ -187,13 +187,13 @@ def _changed_line(row: Row) -> TableLine:
     return TableLine([PurePath(row.where).name, texts, row.fp32, row.best, row.gold or "", verdict], row.verdict)
 
 
-def shares(run: Run) -> list[list[float]]:
+def shares(run: FinishedRun) -> list[list[float]]:
     """Of each label's rows the share that got which answer from the chosen model."""
     found = run.confusion.best if run.confusion is not None else ()
     return [[count / max(1, sum(row)) for count in row] for row in found]
 
 
-def confusion(run: Run) -> ReportTable | None:
+def confusion(run: FinishedRun) -> ReportTable | None:
     """Counts of the chosen model, with their difference to FP32's; None where that has no meaning."""
     found = run.confusion
     if found is None:
@@ -206,7 +206,7 @@ def confusion(run: Run) -> ReportTable | None:
     return ReportTable(columns, lines)
 
 
-def command(run: Run) -> str | None:
+def command(run: FinishedRun) -> str | None:
     """The command as it was typed, one option a line; None for runs from Python or of older versions."""
     typed = run.settings.get("command")
     if not isinstance(typed, str):
@@ -223,7 +223,7 @@ def command(run: Run) -> str | None:
     return " \\\n    ".join(" ".join(line) for line in lines)
 
 
-def made_with(run: Run) -> ReportTable:
+def made_with(run: FinishedRun) -> ReportTable:
     """Rows, machine and versions."""
     counts = {"train": "trained", "calibration": "calibrated", "scoring": "scored and chose", "test": "tested"}
     rows = [f"{run.rows[name]:,} {what}" for name, what in counts.items() if run.rows.get(name)]
@@ -244,7 +244,7 @@ def made_with(run: Run) -> ReportTable:
     return ReportTable([Column("what"), Column("value")], lines)
 
 
-def options(run: Run) -> ReportTable | None:
+def options(run: FinishedRun) -> ReportTable | None:
     """All options of the run, those that were set first; None for older runs."""
     found = _mapping(run.settings.get("options"))
     if not found:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
+from ..atomic import atomic_file
 from ..errors import UserError
 from .markdown import MARK, markdown
 from .page import GENERATOR, page
@@ -29,7 +28,8 @@ def write_report(folder: str | Path) -> tuple[Path, Path]:
             raise UserError(what, where=str(path), hint="Move it.")
     try:
         for path, text in zip(paths, (page(run), markdown(run)), strict=True):
-            _write(path, text)
+            with atomic_file(path) as stream:
+                stream.write(text.encode())
     except OSError as error:
         raise UserError(f"The report cannot be written: {error.strerror}.", where=str(folder)) from None
     return paths[0], paths[1]
@@ -48,15 +48,3 @@ def is_report(path: Path) -> bool:
             return _MARKS[path.name] in stream.read(_HEAD)
     except OSError:
         return False
-
-
-def _write(path: Path, text: str) -> None:
-    handle, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
-        Path(scratch).chmod(0o644)
-        Path(scratch).replace(path)
-    except BaseException:
-        Path(scratch).unlink(missing_ok=True)
-        raise

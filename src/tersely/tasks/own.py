@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,11 +127,11 @@ class Own:
 
     def statistics(self, metric: str, examples: Sequence[Any], answers: Sequence[Any]) -> NDArray[np.float64]:
         """Refuse: see `metrics`."""
-        raise _unknown()
+        _refuse()
 
     def rightness(self, examples: Sequence[Any], answers: Sequence[Any]) -> NDArray[np.float64]:
         """Refuse: what is right, its owner knows."""
-        raise _unknown()
+        _refuse()
 
     def agreement(self, answers: Sequence[OwnOutputs], others: Sequence[OwnOutputs]) -> NDArray[np.float64]:
         """Equal labels, or numbers on the same side of the threshold, of all there are."""
@@ -155,9 +155,5 @@ def feature_of(index: int, inputs: Mapping[str, NDArray[Any]]) -> Feature:
     return Feature(index, ids, types, more=more)
 
 
-def _unknown() -> UserError:
-    return UserError("The metric of a model of its owner's is not in the artifact.", hint="Score it with your own.")
-
-
-def _refuse(*_: Any) -> Any:
-    raise _unknown()
+def _refuse(*_: Any) -> NoReturn:
+    raise UserError("The metric of a model of its owner's is not in the artifact.", hint="Score it with your own.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ OfSystem = Callable[[Any, Sequence[Any], Sequence[Any]], Mapping[str, float]]
 """Metrics by name, of an engine that gave these logits, one for each example: `f(engine, examples, logits)`."""
 
 
-def _no_statistics(*_: Any) -> Any:
+def _no_statistics(*_: Any) -> NoReturn:
     raise ValueError("The metric has no statistics of rows.")
 
 
