@@ -155,11 +155,14 @@ def test_a_teacher_of_ones_own_teaches(folder, tmp_path):
     [
         (
             {"strategy": "qat", "quantize_attention": "on"},
-            "'--quantize_attention' option .* no effect",
+            "'quantize_attention' option .* no effect",
         ),
         ({"strategy": "qat", "round_type": "adaround"}, "It is for ptq"),
         ({"strategy": "qat", "activation_quantize_type": "abs_max", "use_pact": True}, "clips nothing"),
-        ({"strategy": "qat", "gradient_checkpointing": True}, "no effect on quantization-aware training"),
+        (
+            {"strategy": "qat", "training_args": {"gradient_checkpointing": True}},
+            "no effect on quantization-aware training",
+        ),
         ({"strategy": "qat", "distill_logits": 0, "label_loss": 0}, "nothing is learnt by qat"),
         ({"strategy": "qat", "train_file": None}, "needs training rows"),
         ({"strategy": "qat", "eval_file": None}, "needs eval rows"),

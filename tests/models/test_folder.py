@@ -144,7 +144,7 @@ def test_pad_id_is_the_tokenizers_own(tmp_path):
 )
 def test_task_that_the_head_is_not_for_is_refused(folder, head, asked):
     write_config(folder, head)
-    with pytest.raises(UserError, match=rf"head is for .*, not for {asked} \(option '--task'\)"):
+    with pytest.raises(UserError, match=rf"head is for .*, not for {asked} \(option 'task'\)"):
         task(folder, task=asked)
 
 

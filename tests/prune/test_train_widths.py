@@ -175,13 +175,13 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
         name: ({"training": {name: True}}, f"'--{name}' option has no effect")
         for name in ("gradient_checkpointing", "activation_checkpointing")
     },
-    "smoothing": ({"training": {"label_smoothing_factor": 0.1}}, "'--label_smoothing_factor' option has no effect"),
-    "by epoch": ({"training": {"save_strategy": "epoch"}}, "'--save_strategy' option must be steps"),
+    "smoothing": ({"training": {"label_smoothing_factor": 0.1}}, "'label_smoothing_factor' option has no effect"),
+    "by epoch": ({"training": {"save_strategy": "epoch"}}, "'save_strategy' option must be steps"),
     "batch": (
         {"training": {"per_device_train_batch_size": 0}},
         "'--per_device_train_batch_size' option must be at least",
     ),
-    "best": ({"training": {"load_best_model_at_end": True}}, "'--load_best_model_at_end' option has no effect"),
+    "best": ({"training": {"load_best_model_at_end": True}}, "'load_best_model_at_end' option has no effect"),
 }
 
 
