@@ -55,7 +55,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "unknown importance": ({"importance": "label"}, "Did you mean 'labels'?"),
     "no training rows": (
         {"train_file": None},
-        "training rows. Name them with --train_file, or write --strategy ptq",
+        "training rows. Name them with train_file, or write strategy ptq",
     ),
     "no eval rows": ({"eval_file": None}, "'dynabert\\+ptq' needs eval rows"),
     "cut without rows": ({"strategy": "prune_embeddings", "train_file": None}, "needs training rows"),

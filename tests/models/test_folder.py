@@ -242,7 +242,7 @@ def allowed(folder: Path, length: int) -> bool:
 )  # fmt: skip
 def test_option_without_effect_on_the_task_is_refused(folder, head, option):
     write_config(folder, head)
-    with pytest.raises(UserError, match=f"'--{next(iter(option))}' option has no effect on"):
+    with pytest.raises(UserError, match=f"'{next(iter(option))}' option has no effect on"):
         task(folder, **option)
 
 
