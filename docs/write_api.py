@@ -49,8 +49,8 @@ ALIASES = {"strategy": "Strategies", Fraction: "Shares", int: "Counts", str: "Te
 
 def call_options() -> dict[str, Option]:
     """The options that `compress` takes as parameters, in order."""
-    columns = {name: one for name, one in options_of(DataOptions).items() if name.endswith("_column")}
-    ours = {**options_of(CompressOptions), **options_of(TaskOptions), **columns}
+    form = {name: one for name, one in options_of(DataOptions).items() if name == "header" or name.endswith("_column")}
+    ours = {**options_of(CompressOptions), **options_of(TaskOptions), **form}
     return {**ours, **{name: one for name, one in options_of(TrainingOptions).items() if name not in ours}}
 
 

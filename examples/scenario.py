@@ -88,5 +88,6 @@ def run(main: Callable[[], CompressionResult]) -> None:
         show(result, result.output_dir)
         result.expect_met()
     except UserError as error:
+        error.on_command_line = True
         sys.stderr.write(f"{error}\n")
         sys.exit(1 if isinstance(error, Failure) else 2)

@@ -86,7 +86,7 @@ def test_device_that_is_full_is_a_failure_that_leaves_nothing(tmp_path):
 
 def test_full_folder_is_refused_unless_told_to_overwrite(tmp_path):
     out = make(tmp_path / "out", a="old")
-    with pytest.raises(UserError, match=r"exists and is not empty.*--overwrite"):
+    with pytest.raises(UserError, match=r"exists and is not empty.*overwrite"):
         check_destination(out, overwrite=False)
     with pytest.raises(UserError, match="not empty"), atomic_folder(out):
         pytest.fail("must not begin")

@@ -53,5 +53,6 @@ def run(main: Callable[[], None]) -> None:
     try:
         main()
     except UserError as error:
+        error.on_command_line = True
         sys.stderr.write(f"{error}\n")
         sys.exit(2)

@@ -126,6 +126,7 @@ def main() -> None:
     try:
         write_data(command_line().parse_args())
     except UserError as error:
+        error.on_command_line = True
         sys.stderr.write(f"{error}\n")
         sys.exit(2)
 

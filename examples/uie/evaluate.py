@@ -112,6 +112,7 @@ def main() -> None:
         rows = encode(read_rows(asked.test_path), tokenizer, asked.max_seq_length)
         metric.right, metric.found, metric.wanted = score_rows(predictor, rows).sum(axis=0).tolist()
     except UserError as error:
+        error.on_command_line = True
         sys.stderr.write(f"{error}\n")
         sys.exit(2)
     precision, recall, f1 = metric.accumulate()

@@ -104,5 +104,6 @@ if __name__ == "__main__":
     try:
         main()
     except UserError as error:
+        error.on_command_line = True
         sys.stderr.write(f"{error}\n")
         sys.exit(1 if isinstance(error, Failure) else 2)

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+_FLAGS = re.compile(r"\b((?:tersely|ray|pip) [^']*)|(?<![\w-])--(?=[a-z])")
+"""Flags in a message; those of a whole command line stay."""
 
 
 class UserError(Exception):
     """A mistake that the user can mend: what is wrong, where, and what to do.
 
-    `option`: the name of the option that is wrong, for who knows where it was set.
+    `option`: the name of the option that is wrong, for who knows where it was set. Texts name options by their flags,
+    as in `--seed`; who shows the error on a command line sets `on_command_line`, else it names parameters of Python.
 
-    >>> print(UserError("The row has 3 fields, 5 expected.", where="train.tsv:12", hint="Check for a stray tab."))
-    train.tsv:12: The row has 3 fields, 5 expected. Check for a stray tab.
+    >>> error = UserError("The '--seed' option is torn.", where="a.yml:12", hint="Check for a stray tab.")
+    >>> print(error)
+    a.yml:12: The 'seed' option is torn. Check for a stray tab.
+    >>> error.on_command_line = True
+    >>> print(error)
+    a.yml:12: The '--seed' option is torn. Check for a stray tab.
     """
+
+    on_command_line = False
 
     def __init__(
         self, what: str, *, where: str | None = None, hint: str | None = None, option: str | None = None
@@ -25,8 +36,8 @@ class UserError(Exception):
 
     def __str__(self) -> str:
         where = f"{self.where}: " if self.where else ""
-        hint = f" {self.hint}" if self.hint else ""
-        return f"{where}{self.what}{hint}"
+        said = f"{self.what} {self.hint}" if self.hint else self.what
+        return where + (said if self.on_command_line else _FLAGS.sub(r"\1", said))
 
 
 class Failure(UserError):
@@ -34,10 +45,10 @@ class Failure(UserError):
 
 
 def wrong_option(option: str, what: str, *, where: str | None = None, hint: str | None = None) -> UserError:
-    """Say what is wrong with an option, by its flag.
+    """Say what is wrong with an option, by its name.
 
     >>> print(wrong_option("max_steps", "must be at least 1. Got 0."))
-    The '--max_steps' option must be at least 1. Got 0.
+    The 'max_steps' option must be at least 1. Got 0.
     """
     return UserError(f"The '--{option}' option {what}", where=where, hint=hint, option=option)
 

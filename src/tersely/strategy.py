@@ -195,7 +195,7 @@ def check_rows(plans: Sequence[Plan], *, train: bool, evaluation: bool) -> None:
 
     >>> check_rows([parse("ptq")], train=False, evaluation=False)
     Traceback (most recent call last):
-    tersely.errors.UserError: The strategy 'ptq' needs rows to calibrate on. Name them with --train_file or --eval_file.
+    tersely.errors.UserError: The strategy 'ptq' needs rows to calibrate on. Name them with train_file or eval_file.
     """
     for plan in plans:
         if plan.needs == "some rows" and not (train or evaluation):

@@ -37,7 +37,7 @@ def test_an_earlier_result_is_replaced_by_both_names(name: str, place: Places, t
     given = {"input_infer_model_path": here.graph, "strategy": "dynamic", "engines": "onnxruntime"}
     for more in ({}, {name: True}):
         tersely.compress(output_dir=tmp_path / "out", **given, **more)
-    with pytest.raises(UserError, match=r"finished run.*--overwrite\."):
+    with pytest.raises(UserError, match=r"finished run.*overwrite\."):
         tersely.compress(output_dir=tmp_path / "out", **given, **{name: False})
 
 
@@ -47,10 +47,17 @@ def test_an_earlier_result_is_replaced_by_both_names(name: str, place: Places, t
         ({"stategy": "ptq"}, "There is no option 'stategy'"),
         ({"max_seq_lenght": 9}, "Did you mean 'max_seq_length'?"),
         ({"strategy": "ptq+dynamic"}, "of which a strategy has one at most"),
-        ({"strategy": "dynamic", "smooth": 0.5}, "'--smooth' option \\(0.5\\) has no effect"),
+        ({"strategy": "dynamic", "smooth": 0.5}, "'smooth' option \\(0.5\\) has no effect"),
         ({"strategy": "ptq"}, "needs rows to calibrate on"),
-        ({"strategy": "dynamic", "text_column": "x"}, "'--text_column' option has no effect without rows"),
+        ({"strategy": "dynamic", "text_column": "x"}, "'text_column' option has no effect without rows"),
+        ({"strategy": "dynamic", "header": True, "eval_file": [{"text": "fine"}]}, "'header' option has no effect"),
         ({"task": "poetry"}, "There is no task 'poetry'"),
+        ({"max_seq_length": "long"}, "'max_seq_length' option must be a whole number. Got 'long'."),
+        ({"learning_rate": "fast"}, "'learning_rate' option must be a number. Got 'fast'."),
+        ({"gradient_checkpointing": True}, "write training_args={'gradient_checkpointing': …}"),
+        ({"training_args": {"gradient_chekpointing": True}}, "Did you mean 'gradient_checkpointing'"),
+        ({"training_args": {"seed": 1}}, "'seed' option is a parameter of its own"),
+        ({"strategy": "ptq", "training_args": {"max_steps": 1}}, "'max_steps' option has no effect"),
     ],
 )
 def test_mistakes_are_told_before_any_file_is_touched(options: dict[str, object], said: str, tmp_path: Path) -> None:

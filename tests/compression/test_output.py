@@ -98,7 +98,7 @@ def test_other_files_are_untouched_and_the_folder_may_be_the_present_one(
 
 def test_finished_run_is_refused_unless_told_to_overwrite(tmp_path: Path) -> None:
     place = run(tmp_path / "out", "old")
-    with pytest.raises(UserError, match=r"holds a finished run.*--overwrite"):
+    with pytest.raises(UserError, match=r"holds a finished run.*overwrite"):
         OutputFolder(place)
     assert is_whole(place, "old")
     run(place, "new", overwrite=True)

@@ -64,7 +64,7 @@ def test_graph_without_config_says_what_to_do(place: Places, tmp_path: Path) -> 
 
 
 def test_nothing_named_says_what_is_needed() -> None:
-    with pytest.raises(UserError, match=r"A model is needed.*--input_infer_model_path"):
+    with pytest.raises(UserError, match=r"A model is needed.*input_infer_model_path"):
         find_model(None, None, PLAIN)
 
 
@@ -81,12 +81,12 @@ def test_artifact_instead_of_a_model_is_refused_with_the_way_out(place: Places, 
     artifact = open_model(find_model(None, place().graph, PLAIN), tmp_path).fp32.folder
     with pytest.raises(UserError, match="artifact already") as caught:
         find_model(artifact, None, PLAIN)
-    named = str(caught.value).split("--input_infer_model_path ")[1]
+    named = str(caught.value).split("input_infer_model_path ")[1]
     assert find_model(None, named, PLAIN).graph == artifact / GRAPH
     (artifact / GRAPH).unlink()
     with pytest.raises(UserError) as caught:
         find_model(artifact, None, PLAIN)
-    assert "--input_infer_model_path" not in str(caught.value)
+    assert "input_infer_model_path" not in str(caught.value)
 
 
 @pytest.mark.parametrize("head", ["SequenceClassification", "TokenClassification", "QuestionAnswering"])

@@ -332,13 +332,13 @@ def test_skip_patterns_and_auto_leave_layers_float(run: Compress) -> None:
 
 
 def test_nothing_left_to_quantize_is_refused(run: Compress, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"'ptq' would leave everything float: .*4 named by --skip_layers"):
+    with pytest.raises(UserError, match=r"'ptq' would leave everything float: .*4 named by skip_layers"):
         run(skip_layers="*layer*", **ONE)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_wrong_origin_stops_before_anything_is_made(run: Compress, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"scores accuracy 1.0000, '--origin_metric' says 0.9000"):
+    with pytest.raises(UserError, match=r"scores accuracy 1.0000, 'origin_metric' says 0.9000"):
         run(origin_metric=0.9, **ONE)
     assert list(tmp_path.iterdir()) == []
 

@@ -155,7 +155,7 @@ def test_a_teacher_of_ones_own_teaches(folder, tmp_path):
     [
         (
             {"strategy": "qat", "quantize_attention": "on"},
-            "'--quantize_attention' option .* no effect",
+            "'quantize_attention' option .* no effect",
         ),
         ({"strategy": "qat", "round_type": "adaround"}, "It is for ptq"),
         ({"strategy": "qat", "activation_quantize_type": "abs_max", "use_pact": True}, "clips nothing"),

@@ -73,7 +73,7 @@ def test_options_win_over_the_artifacts_settings(artifact_folder):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"doc_stride": 3}, "'--doc_stride' option has no effect on sequence_classification"),
+        ({"doc_stride": 3}, "'doc_stride' option has no effect on sequence_classification"),
         ({"metric": "f1"}, "metric 'f1' does not fit"),
         ({"max_seq_length": 97}, "option is 97, but the model has 96 positions"),
         ({"task": "token_classification"}, "head is for sequence_classification, not for token_classification"),

@@ -144,7 +144,7 @@ def test_pad_id_is_the_tokenizers_own(tmp_path):
 )
 def test_task_that_the_head_is_not_for_is_refused(folder, head, asked):
     write_config(folder, head)
-    with pytest.raises(UserError, match=rf"head is for .*, not for {asked} \(option '--task'\)"):
+    with pytest.raises(UserError, match=rf"head is for .*, not for {asked} \(option 'task'\)"):
         task(folder, task=asked)
 
 
@@ -242,7 +242,7 @@ def allowed(folder: Path, length: int) -> bool:
 )  # fmt: skip
 def test_option_without_effect_on_the_task_is_refused(folder, head, option):
     write_config(folder, head)
-    with pytest.raises(UserError, match=f"'--{next(iter(option))}' option has no effect on"):
+    with pytest.raises(UserError, match=f"'{next(iter(option))}' option has no effect on"):
         task(folder, **option)
 
 

@@ -128,8 +128,8 @@ def test_the_source_has_what_the_declarations_say(write_api: Any) -> None:
 
 def test_compress_shows_every_option_with_type_default_and_meaning() -> None:
     parameters, text = inspect.signature(tersely.compress).parameters, inspect.getdoc(tersely.compress) or ""
-    columns = {name: one for name, one in options_of(DataOptions).items() if name.endswith("_column")}
-    known = {**options_of(TrainingOptions), **OPTIONS, **options_of(TaskOptions), **columns}
+    form = {name: one for name, one in options_of(DataOptions).items() if name == "header" or name.endswith("_column")}
+    known = {**options_of(TrainingOptions), **OPTIONS, **options_of(TaskOptions), **form}
     assert set(known) <= set(parameters)
     for name, one in known.items():
         assert f"\n    {name}: " in text

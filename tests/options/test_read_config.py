@@ -106,7 +106,7 @@ def test_one_data_set_needs_no_name_and_a_task_tells_two_apart(read: Any) -> Non
     two = f"{one}\nQuestionAnswering: {{mine: {{seed: 3}}}}"
     assert words(read(two, "mine", "question_answering")) == {"seed": "3"}
     assert words(read("DefaultArgs: {seed: 1}")) == {"seed": "1"}
-    with pytest.raises(UserError, match=r"several data sets: mine, mine\. Name its kind with --task"):
+    with pytest.raises(UserError, match=r"several data sets: mine, mine\. Name its kind with task"):
         read(two, "mine")
 
 
@@ -235,7 +235,7 @@ def test_anchors_and_merges_are_followed(read: Any) -> None:
         ("DefaultArgs: 3", "config.yml:1, DefaultArgs: This must hold keys and values."),
         ("DefaultArgs:\n  lerning_rate: 1", "config.yml:2, DefaultArgs.lerning_rate: There is no option"),
         ("DefaultArgs: {lerning_rate: 1}", "Did you mean 'learning_rate'?"),
-        ("SequenceClassification: {a: {}, b: {}}", "several data sets: a, b. Name one with --dataset."),
+        ("SequenceClassification: {a: {}, b: {}}", "several data sets: a, b. Name one with dataset."),
         ("DefaultArgs: {}\nGlobal: {}", "are of two kinds of files"),
         ("Globl: {model_dir: x}", "Did you mean 'Global'?"),
         ("Global:\n  model_dri: x", "config.yml:2, Global.model_dri: There is no 'model_dri' in 'Global'."),

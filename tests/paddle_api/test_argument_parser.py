@@ -272,7 +272,7 @@ def test_a_dataclass_made_of_it_works_as_well() -> None:
     made = PdArgumentParser(MyArguments).parse_args_into_dataclasses(words.split())
     assert (made.extra, made.width_mult_list, made.warmup_steps, made.use_cpu) == (4, [Fraction(2, 3)], 0.1, True)
     assert {"width_mult_list", "warmup_steps", "use_cpu"} <= made.set_fields
-    with pytest.raises(UserError, match="'--output_dir' option is needed"):
+    with pytest.raises(UserError, match="'output_dir' option is needed"):
         MyArguments()
 
 

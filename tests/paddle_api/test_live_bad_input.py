@@ -70,7 +70,7 @@ def test_functions_that_do_not_fit(parts: Any, tmp_path: Path) -> None:
     refused(one, "must take (model, dataloader) or (trainer, model, dataloader)", custom_evaluate=lambda model: 1)
     refused(one, "'greater_is_better' has no effect on the task's own metric", greater_is_better=False)
     one = trainer(parts[0], arguments(tmp_path / "out", metric="f1"), eval_dataset=[ROW])
-    refused(one, "'--metric' option has no effect beside 'custom_evaluate'", custom_evaluate=lambda a, b: 1)
+    refused(one, "'metric' option has no effect beside 'custom_evaluate'", custom_evaluate=lambda a, b: 1)
     one = trainer(
         parts[0], arguments(tmp_path / "out", metric="share"), eval_dataset=[ROW], compute_metrics=lambda p: {"a": 1}
     )
@@ -101,7 +101,7 @@ def test_models_of_ones_own_need_what_only_their_owner_knows(parts: Any, tmp_pat
     one = trainer(model, args, criterion=both_ends, **both)
     refused(one, "is its own teacher", custom_evaluate=lambda a, b: 1)
     args = arguments(tmp_path / "out", "dynamic", doc_stride=3, **names)
-    refused(trainer(model, args, **both), "'--doc_stride' option has no effect on a model of your own")
+    refused(trainer(model, args, **both), "'doc_stride' option has no effect on a model of your own")
 
 
 class Square(nn.Module):

@@ -171,16 +171,16 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
     "dtype": ({"input_dtype": "int8"}, "'input_dtype' option must be int64 or int32. Got 'int8'"),
     "half a head": ({"settings": PruneSettings(width_mult_list="1/10")}, "less than half a head"),
     **{
-        name: ({"training": {name: True}}, f"'--{name}' option has no effect")
+        name: ({"training": {name: True}}, f"'{name}' option has no effect")
         for name in ("gradient_checkpointing", "activation_checkpointing")
     },
-    "smoothing": ({"training": {"label_smoothing_factor": 0.1}}, "'--label_smoothing_factor' option has no effect"),
-    "by epoch": ({"training": {"save_strategy": "epoch"}}, "'--save_strategy' option must be steps"),
+    "smoothing": ({"training": {"label_smoothing_factor": 0.1}}, "'label_smoothing_factor' option has no effect"),
+    "by epoch": ({"training": {"save_strategy": "epoch"}}, "'save_strategy' option must be steps"),
     "batch": (
         {"training": {"per_device_train_batch_size": 0}},
-        "'--per_device_train_batch_size' option must be at least",
+        "'per_device_train_batch_size' option must be at least",
     ),
-    "best": ({"training": {"load_best_model_at_end": True}}, "'--load_best_model_at_end' option has no effect"),
+    "best": ({"training": {"load_best_model_at_end": True}}, "'load_best_model_at_end' option has no effect"),
 }
 
 

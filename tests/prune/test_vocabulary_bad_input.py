@@ -42,11 +42,11 @@ def test_no_rows(refused, model):
 
 @pytest.mark.parametrize("size", [0, -1])
 def test_a_vocabulary_of_no_size(refused, model, size):
-    assert f"'--max_vocab_size' option must be at least 1. Got {size}." in refused(model, max_vocab_size=size)
+    assert f"'max_vocab_size' option must be at least 1. Got {size}." in refused(model, max_vocab_size=size)
 
 
 def test_a_vocabulary_without_room_for_special_tokens(refused, model):
-    assert "'--max_vocab_size' option is 4, but 5 tokens always stay" in refused(model, max_vocab_size=4)
+    assert "'max_vocab_size' option is 4, but 5 tokens always stay" in refused(model, max_vocab_size=4)
 
 
 def test_a_byte_level_vocabulary_without_room_for_bytes(refused, model_folder):
@@ -56,12 +56,12 @@ def test_a_byte_level_vocabulary_without_room_for_bytes(refused, model_folder):
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_more_positions_than_there_are(refused, model_folder, family):
     said = refused(open_folder(model_folder(family=family)), max_seq_length=97)
-    assert "'--max_seq_length' option is 97, but the model has 96 positions" in said
+    assert "'max_seq_length' option is 97, but the model has 96 positions" in said
 
 
 @pytest.mark.parametrize("length", [0, -3])
 def test_no_positions(refused, model, length):
-    assert f"'--max_seq_length' option must be at least 1. Got {length}." in refused(model, max_seq_length=length)
+    assert f"'max_seq_length' option must be at least 1. Got {length}." in refused(model, max_seq_length=length)
 
 
 def test_no_room_between_special_tokens(refused, model):

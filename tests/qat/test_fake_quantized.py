@@ -93,7 +93,7 @@ def test_training_starts_where_ptq_ends(bert):
 
 def test_a_weight_that_no_linear_layer_has_is_refused_by_name(bert):
     bert.model.bert.pooler.dense = torch.nn.Bilinear(64, 1, 64)
-    with pytest.raises(UserError, match=r"'bert.pooler.dense.weight' belongs to no linear layer.*--skip_layers"):
+    with pytest.raises(UserError, match=r"'bert.pooler.dense.weight' belongs to no linear layer.*skip_layers"):
         bert.quantized(QatSettings(algo_list=("mse",)))
 
 

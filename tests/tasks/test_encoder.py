@@ -76,7 +76,7 @@ def test_words_of_a_list_are_those_of_the_text_to_a_byte_level_tokenizer(encoder
 def test_length_without_room_for_a_piece_is_refused(encoder_of, family):
     encoder = encoder_of(family)
     for pairs, frame in ((None, encoder.single), (["a fox"], encoder.pair)):
-        with pytest.raises(UserError, match=f"'--max_seq_length' option is {frame.width}"):
+        with pytest.raises(UserError, match=f"'max_seq_length' option is {frame.width}"):
             encoder.texts(["the fox"], pairs, frame.width)
         assert len(encoder.texts(["the fox"], pairs, frame.width + 1)[0].ids) == frame.width + 1
 

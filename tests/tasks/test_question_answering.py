@@ -220,7 +220,7 @@ def test_bad_row_is_named_by_file_and_line(bad, message):
 @pytest.mark.parametrize("name", ["question", "context", "answers"])
 def test_missing_column_says_which_exist(name):
     there = {key: value for key, value in record([]).items() if key != name}
-    with pytest.raises(UserError, match=rf"Columns here: {', '.join(there)}\. Name it with --{name}_column"):
+    with pytest.raises(UserError, match=rf"Columns here: {', '.join(there)}\. Name it with {name}_column"):
         read(there)
 
 

@@ -49,8 +49,8 @@ def test_named_columns_win_over_usual_ones():
 @pytest.mark.parametrize(
     ("record", "columns", "message"),
     [
-        ({"body": "x", "label": "bad"}, {}, r"no text column. Columns here: body, label. Name it with --text_column"),
-        ({"text": "x", "stars": "bad"}, {}, r"no label column. Columns here: text, stars. Name it with --label_column"),
+        ({"body": "x", "label": "bad"}, {}, r"no text column. Columns here: body, label. Name it with text_column"),
+        ({"text": "x", "stars": "bad"}, {}, r"no label column. Columns here: text, stars. Name it with label_column"),
         ({"text": "x", "label": "bad"}, {"text": "txt"}, r"no column 'txt' .*Columns here: text, label.*mean 'text'"),
         ({"text": "x", "label": "bad"}, {"label": "y"}, r"no column 'y' \(option 'label_column'\)"),
     ],

@@ -177,7 +177,7 @@ def test_word_longer_than_the_room_is_cut_and_labelled(encoder_of):
 
 def test_length_without_room_is_refused(encoder_of):
     task = TokenClassification(LABELS, max_seq_length=2)
-    with pytest.raises(UserError, match="'--max_seq_length' option is 2, of which special tokens take 2"):
+    with pytest.raises(UserError, match="'max_seq_length' option is 2, of which special tokens take 2"):
         task.features(task.examples(["The fox"]), encoder_of("bert"))
 
 

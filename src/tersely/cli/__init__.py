@@ -55,6 +55,7 @@ def _main(argv: list[str]) -> int:
                 raise
             raise missing_package(error.name, f"tersely {argv[0]}", "compress") from error
     except UserError as error:
+        error.on_command_line = True
         if "--debug" in argv:
             raise
         sys.stderr.write(f"tersely: {_one_line(error)}\n")

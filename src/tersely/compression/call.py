@@ -103,6 +103,7 @@ def compress(
     null_score_diff_threshold: float | None = None,
     no_answer: bool | None = None,
     answer_language: Literal["auto", "en", "zh"] | None = None,
+    header: bool | None = None,
     text_column: str | None = None,
     text_pair_column: str | None = None,
     label_column: str | None = None,
@@ -201,6 +202,7 @@ def compress(
         null_score_diff_threshold: How much better 'no answer' must be to be given (0).
         no_answer: Questions may have no answer, as in SQuAD 2.
         answer_language: auto, en (SQuAD's rule) or zh (CMRC 2018's rule).
+        header: Whether csv and tsv files begin with column names (seen by itself unless set).
         text_column: Column of the text.
         text_pair_column: Column of the second text.
         label_column: Column of the label.
@@ -243,7 +245,7 @@ def compress(
         >>> import tersely
         >>> tersely.compress("my-model", output_dir="out", eval_file="dev.tsv", algo_list="msse")
         Traceback (most recent call last):
-        tersely.errors.UserError: The '--algo_list' option cannot be 'msse'. Did you mean 'mse'?
+        tersely.errors.UserError: The 'algo_list' option cannot be 'msse'. Did you mean 'mse'?
     """
     raise NotImplementedError  # `_run_with_passed` runs it
 
@@ -254,7 +256,10 @@ def _request(passed: Mapping[str, Any]) -> Request:
     task = {name: one.value(passed[name]) for name, one in options_of(TaskOptions).items() if name in passed}
     columns = {name: passed.get(f"{name}_column") for name in Columns.__dataclass_fields__}
     checked, task_options, training = CompressOptions(**options), TaskOptions(**task), _training(passed)
-    train, evaluation, test = (_reader(passed.get(name)) for name in ("train_file", "eval_file", "test_file"))
+    header, files = passed.get("header"), [passed.get(name) for name in ("train_file", "eval_file", "test_file")]
+    if header is not None and not any(isinstance(rows, (str, Path)) for rows in files):
+        raise wrong_option("header", "has no effect without a file.", hint="Leave it out.")
+    train, evaluation, test = (_reader(rows, header) for rows in files)
     return Request(
         passed.get("model"),
         passed["output_dir"],
@@ -296,10 +301,12 @@ def _training_names() -> list[str]:
     return [*dict.fromkeys((*options_of(TrainingOptions), *TrainingArguments.__dataclass_fields__))]
 
 
-def _reader(rows: Any) -> Callable[[], Rows] | None:
+def _reader(rows: Any, header: bool | None) -> Callable[[], Rows] | None:
     """What reads the rows of a file, or of objects in memory; a file that is not there is refused at once."""
     if rows is None:
         return None
     if isinstance(rows, Rows):
         return lambda: rows
-    return partial(read, existing(rows, "file")) if isinstance(rows, (str, Path)) else partial(from_dataset, rows)
+    if isinstance(rows, (str, Path)):
+        return partial(read, existing(rows, "file"), header=header)
+    return partial(from_dataset, rows)

@@ -51,8 +51,8 @@ def check(
     >>> from tersely.strategy import parse_all
     >>> check(CompressOptions(smooth=0.5), parse_all("dynamic"), {"smooth"})
     Traceback (most recent call last):
-    tersely.errors.UserError: The '--smooth' option (0.5) has no effect with the strategy 'dynamic'. It is for ptq or qat.
-    """  # noqa: E501
+    tersely.errors.UserError: The 'smooth' option (0.5) has no effect with the strategy 'dynamic'. It is for ptq or qat.
+    """
     _check_effect(options, plans, given)
     if "calibration_rows" in given and (options.batch_size_list or options.batch_num_list):
         _refuse("calibration_rows", "beside --batch_size_list and --batch_num_list, which say how many rows")

@@ -42,7 +42,7 @@ def one_of(*known: str) -> Reader:
 
     >>> one_of("KL", "mse")("algo_list", "kl")
     Traceback (most recent call last):
-    tersely.errors.UserError: The '--algo_list' option cannot be 'kl'. Did you mean 'KL'?
+    tersely.errors.UserError: The 'algo_list' option cannot be 'kl'. Did you mean 'KL'?
     """
 
     def read(name: str, value: Any) -> str:
@@ -85,7 +85,7 @@ def number(least: float = -math.inf, most: float = math.inf, *, below: bool = Fa
 
     >>> number(0, 1)("smooth", "1.5")
     Traceback (most recent call last):
-    tersely.errors.UserError: The '--smooth' option must be from 0 to 1. Got 1.5.
+    tersely.errors.UserError: The 'smooth' option must be from 0 to 1. Got 1.5.
     """
 
     def read(name: str, value: Any) -> float:
@@ -165,7 +165,7 @@ def several(each: Reader, *, empty: bool = False) -> Reader:
     (4, 8)
     >>> several(whole(1))("batch_size_list", [4, 4])
     Traceback (most recent call last):
-    tersely.errors.UserError: The '--batch_size_list' option holds 4 twice.
+    tersely.errors.UserError: The 'batch_size_list' option holds 4 twice.
     """
 
     def read(name: str, value: Any) -> tuple[Any, ...]:

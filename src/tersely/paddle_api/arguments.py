@@ -40,7 +40,7 @@ class CompressionArguments(OptionFields):
     ([Fraction(3, 4), Fraction(1, 2)], [1, None], 100)
     >>> arguments.algo_list = "msee"
     Traceback (most recent call last):
-    tersely.errors.UserError: The '--algo_list' option cannot be 'msee'. Did you mean 'mse'?
+    tersely.errors.UserError: The 'algo_list' option cannot be 'msee'. Did you mean 'mse'?
     """
 
     if not TYPE_CHECKING:  # mypy and editors see the fields

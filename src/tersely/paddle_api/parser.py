@@ -151,6 +151,7 @@ class PdArgumentParser(HfArgumentParser):  # type: ignore[misc]
         try:
             yield
         except UserError as error:
+            error.on_command_line = True
             if not exits:
                 raise
             self.exit(2, f"{self.prog}: {error}\n")
