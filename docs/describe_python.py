@@ -89,11 +89,9 @@ print(found.value, found.comparison.drop.drop, found.comparison.same_answer)""",
     "tersely.benchmark": """\
 import tersely
 
-found = tersely.benchmark(
-    ["smaller/best", "artifact"], engines=["onnxruntime"], batch_sizes=[1], lengths=[32], seconds=0.1
-)
+found = tersely.benchmark("model", engines=["torch", "onnxruntime"], batch_sizes=[1], lengths=[32], seconds=0.1)
 print(found)
-print([(cell.timing.model, cell.timing.ratio) for cell in found.cells])""",
+print([(cell.timing.engine, cell.timing.ratio) for cell in found.cells])""",
     "tersely.runtime.load": """\
 from tersely import runtime
 

@@ -7,7 +7,9 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from ..errors import Failure, UserError
 
@@ -41,8 +43,10 @@ def _measure(engine: str, source: str, precision: str, threads: int, batch: int,
     from .benchmark import full_batch
 
     engines.warm(engine)
+    # By name, since what measures artifacts does without torch.
+    read: Any = import_module("tersely.models.load").load_model if Path(source).is_dir() else str
     started = time.perf_counter()
-    loaded = engines.load(engine, source, threads=threads, precision=precision)
+    loaded = engines.load(engine, read(source), threads=threads, precision=precision)
     seconds = time.perf_counter() - started
     filled = full_batch(batch, length, 1)  # which tokens does not matter, and every vocabulary has the first
     others = {name: filled["token_type_ids"] for name in loaded.inputs if name not in filled}
