@@ -37,6 +37,10 @@ def test_the_longest_chain_of_rooms_has_at_most_11():
     assert len(HOUSE.longest_chain) <= 11, " > ".join(HOUSE.longest_chain)
 
 
+def test_no_class_name_is_used_twice():
+    assert {name: places for name, places in HOUSE.classes.items() if len(places) > 1} == {}
+
+
 def test_a_house_is_what_its_files_import(tmp_path):
     """A package by hand: with names of other packages, relative imports, types alone and a second class of one name."""
     files = {
