@@ -44,7 +44,7 @@ def test_clients_that_do_not_go_on_are_cut_off(server, beginning):
         wire.sendall(beginning)
         with contextlib.suppress(ConnectionResetError):
             assert wire.recv(4096) == b""
-        assert 0.5 < time.monotonic() - began < 15  # its patience is a second here
+        assert 1 < time.monotonic() - began < 15  # its patience is a second here
 
 
 def test_an_empty_line_does_not_keep_a_connection(server):
