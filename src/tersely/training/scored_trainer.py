@@ -87,19 +87,20 @@ class Pace:
         self._since = time.monotonic()
 
     def begin(self) -> None:
-        """Count from now; a scoring that was under way is over."""
+        """A step begins: a scoring that was under way is over, and what came before the first step does not count."""
         if self.scored is not None:
-            self._rows, self._row_seconds = self._rows + self.scored, self._row_seconds + self._elapsed()
-            self.scored = None
-            self._since = time.monotonic()
-        elif self._steps == 0:
-            self._since = time.monotonic()
+            self._rows += self.scored
+            self._row_seconds += self._elapsed()
+        elif self._steps:
+            return
+        self.scored, self._since = None, time.monotonic()
 
     def end_step(self) -> None:
         """A step is done. The first sets things up: it counts only as long as there is no other."""
         if self._steps == 1:
             self._steps, self._step_seconds = 0, 0.0
-        self._steps, self._step_seconds = self._steps + 1, self._step_seconds + self._elapsed()
+        self._steps += 1
+        self._step_seconds += self._elapsed()
         self._since = time.monotonic()
 
     def end_rows(self, count: int) -> None:
@@ -126,8 +127,8 @@ class Pace:
 class ShowProgress(TrainerCallback):  # type: ignore[misc]
     """Moves the bar: a unit a step, with the last loss and scores, and the `Progress` of the scorings in between.
 
-    `names`: of the networks that are scored, each by its name, if there are several. `at_end`: how many
-    more times rows are scored when the training is over.
+    `names`: of the networks that are scored, if each is to be shown by its name. `at_end`: how many more times rows are
+    scored when the training is over.
     """
 
     def __init__(self, advance: Advance, scorer: Scorer, names: Sequence[str] = (), *, at_end: int = 0) -> None:
