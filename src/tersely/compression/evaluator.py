@@ -27,7 +27,7 @@ from . import choice
 from .candidate import Candidate, write_candidate
 from .choice import Measured, screen
 from .divide import screening_rows
-from .parents import Parent, Run
+from .parents import Parent, RunContext
 
 BATCHES, LENGTH = (1, 16), 128
 SECONDS = 1.0
@@ -65,7 +65,7 @@ class Evaluator:
     was written off after a look at a few rows.
     """
 
-    def __init__(self, origin: Parent, run: Run) -> None:
+    def __init__(self, origin: Parent, run: RunContext) -> None:
         self._origin, self._run, self._rows = origin, run, run.rows
         self._emulated = run.scratch / "emulated"
         self._graph = origin.fp32.path(GRAPH)

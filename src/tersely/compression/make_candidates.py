@@ -21,7 +21,7 @@ from ..quantize.targets import Targets, find_targets
 from ..quantize.weights import quantize_tables
 from ..strategy import DYNAMIC, PTQ, QAT, Plan
 from .candidate import Candidate
-from .parents import Parent, Run, options_for
+from .parents import Parent, RunContext, options_for
 
 
 def check_makeable(proto: Any, plans: Sequence[Plan], options: CompressOptions) -> None:
@@ -42,7 +42,7 @@ class CandidateMaker:
     """Makes the candidates of all parents. `harm`: of each layer alone in INT8, by the parent's label."""
 
     parents: Sequence[Parent]
-    run: Run
+    run: RunContext
     harm: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def make_all(self) -> tuple[list[Candidate], dict[str, str]]:

@@ -29,7 +29,7 @@ from ..training.isolated import isolated
 from ..training.losses import Criterion
 from ..training.teacher import open_teacher
 from .candidate import link
-from .parents import Parent, Run, open_made, options_for
+from .parents import Parent, RunContext, open_made, options_for
 
 VOCABULARY = "vocabulary"
 """Folder of a model that only lost tokens, under torch/."""
@@ -84,7 +84,7 @@ def check_int8_training(
     open_teacher(folder.load(), family, _qat_settings(options, trained[0], Path(named)))
 
 
-def make_parents(origin: Parent, run: Run) -> list[Parent]:
+def make_parents(origin: Parent, run: RunContext) -> list[Parent]:
     """Prune and train as the plans ask, export every model that comes of it, once; plans with equal steps share theirs.
 
     Behind a parent stands the model that was trained for its plans of `qat`, if it has any.
@@ -101,7 +101,7 @@ class _Maker:
     """Makes the models that plans ask for, each once. A training that was killed goes on, in the run's `work`."""
 
     origin: Parent
-    run: Run
+    run: RunContext
 
     def prune(self, steps: tuple[str, ...]) -> list[Parent]:
         """The models of one group of pruning steps; without any the user's own."""

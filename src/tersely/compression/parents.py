@@ -32,7 +32,7 @@ from .request import Request
 
 
 @dataclass(frozen=True)
-class Run:
+class RunContext:
     """What all steps of one run share. `scratch` goes with the run; `work` stays until a result is there.
 
     `plans`: what the options' strategies do here. The seed is that of the options.
@@ -128,7 +128,7 @@ def open_model(folder: ModelFolder, place: Path, *, input_dtype: str = "int64", 
     return Parent(folder.name, folder, fp32, proto, sha256(folder.graph))
 
 
-def open_made(folder: ModelFolder, parent: Parent, place: Path, run: Run) -> Parent:
+def open_made(folder: ModelFolder, parent: Parent, place: Path, run: RunContext) -> Parent:
     """Export a model that was made of a parent, and compare it with torch as the parent was."""
     fp32, proto, digest = _export(folder, place, run.options.input_dtype, run.progress)
     made_from = (*parent.made_from, parent.digest)

@@ -26,7 +26,7 @@ from .evaluator import Baseline, Evaluator
 from .make_candidates import CandidateMaker, check_makeable, equal
 from .make_parents import check_int8_training, check_pruning, make_parents
 from .output import OutputFolder
-from .parents import Run, find_model, open_model
+from .parents import RunContext, find_model, open_model
 from .report import as_json
 from .request import Request
 from .result import CompressionResult
@@ -66,14 +66,14 @@ def compress(request: Request, progress: Progress = SILENT) -> CompressionResult
     output.expect_room(_room(folder, plans, smaller))
     notes = (*notes, *rows.notes)
     with output:
-        run = Run(request, plans, rows, output.work, output.scratch, progress)
+        run = RunContext(request, plans, rows, output.work, output.scratch, progress)
         result = replace(_find_best(folder, run, notes, output.place), settings=asked)
         content = as_json(result)
         output.publish(content, _reports(content, progress))
     return result
 
 
-def _find_best(folder: ModelFolder, run: Run, notes: Sequence[str], output_dir: Path) -> CompressionResult:
+def _find_best(folder: ModelFolder, run: RunContext, notes: Sequence[str], output_dir: Path) -> CompressionResult:
     """Open the model, make others of it, candidates of all; measure and choose. What is chosen lies in the scratch."""
     options, task = run.options, folder.task
     model = open_model(folder, run.scratch / "fp32", input_dtype=options.input_dtype, progress=run.progress)
@@ -123,7 +123,7 @@ def _is_known(one: Candidate, measured: Sequence[Measured]) -> bool:
     return any(equal(one.quant_map, other.quant_map) for other in others)
 
 
-def _seal(one: Measured, evaluator: Evaluator, run: Run, output_dir: Path) -> Measured:
+def _seal(one: Measured, evaluator: Evaluator, run: RunContext, output_dir: Path) -> Measured:
     """Make the artifact of a candidate; from here on it lies where it will be published."""
     stamped = {**score_note(one.score, one.engine), "on": run.rows.chosen_on} if one.score else None
     artifact = seal_candidate(one.candidate, run.rows.scoring, stamped, evaluator.runners(one.candidate))
