@@ -1,4 +1,4 @@
-"""What scripts that were written for the reference's trainer import."""
+"""What scripts that were written for PaddleNLP's trainer import."""
 
 from .arguments import CompressionArguments
 from .handed import OFA
