@@ -369,6 +369,7 @@ def test_bad_graph_and_output_are_named_before_rows_are_read(
         shown = tersely("compress", "--strategy", "ptq", *(w for name in given for w in (f"--{name}", given[name])))
         with pytest.raises(UserError) as caught:
             compress(strategy="ptq", **given)
+        caught.value.on_command_line = True
         assert (shown.code, shown.err) == (2, f"tersely: {caught.value}\n")
         return shown.err
 

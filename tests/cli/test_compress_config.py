@@ -102,6 +102,7 @@ def test_what_has_no_effect_with_the_strategy_is_left_out_and_named(understood: 
 def test_mistakes_are_told_with_their_place(text: str, said: str, understood: Any) -> None:
     with pytest.raises(UserError) as caught:
         understood(text, "--output_dir", "out")
+    caught.value.on_command_line = True
     assert said in str(caught.value)
 
 

@@ -26,7 +26,7 @@ from ..strategy import (
     parse_all,
 )  # fmt: skip
 from .option import option, options_of
-from .readers import above, none_or, number, one_of, path, several, share, text, whole, word_or
+from .readers import none_or, number, one_of, path, several, share, text, whole, word_or
 
 INT8_ENGINES = tuple(name for name, entry in ENGINES.items() if "int8" in entry.precisions)
 LEARNING, CALIBRATING, INTEGER = (DYNABERT, QAT), (QAT, PTQ), (QAT, PTQ, DYNAMIC)
@@ -74,7 +74,7 @@ class CompressOptions:
         "dynabert, qat: weight of the teacher's answers in the loss", 1.0, read=number(0), steps=LEARNING
     )
     distill_temperature: float = option(
-        "dynabert, qat: temperature of these answers", 1.0, read=above(0), steps=LEARNING
+        "dynabert, qat: temperature of these answers", 1.0, read=number(0, above=True), steps=LEARNING
     )
     label_loss: float | None = option(
         "dynabert, qat: weight of the labels in the loss",

@@ -1,6 +1,6 @@
 """`Option`: all that is known of one option. It is declared once, as a field of a dataclass of options.
 
-Flags, YAML files, `tersely.compress`, `CompressionArguments`, checks, `result.json` and the reference come from it.
+Flags, YAML files, `tersely.compress`, `CompressionArguments`, checks, `result.json` and the docs come from it.
 """
 
 from __future__ import annotations

@@ -80,8 +80,8 @@ def whole(least: int | None = None, most: int | None = None) -> Reader:
     return read
 
 
-def number(least: float = -math.inf, most: float = math.inf, *, below: bool = False) -> Reader:
-    """A finite number, both bounds allowed; with `below` the upper one is not.
+def number(least: float = -math.inf, most: float = math.inf, *, above: bool = False, below: bool = False) -> Reader:
+    """A finite number, both bounds allowed; with `above` the lower one is not, with `below` the upper one.
 
     >>> number(0, 1)("smooth", "1.5")
     Traceback (most recent call last):
@@ -95,23 +95,12 @@ def number(least: float = -math.inf, most: float = math.inf, *, below: bool = Fa
             found = math.nan
         if not math.isfinite(found):
             raise wrong_option(name, f"must be a number. Got {_shown(value)}.")
+        if above and found <= least:
+            raise wrong_option(name, f"must be above {least:g}. Got {found:g}.")
         if not least <= found <= most or (below and found == most):
             upper = f"to below {most:g}" if below else f"to {most:g}"
             bounds = f"at least {least:g}" if math.isinf(most) else f"from {least:g} {upper}"
             raise wrong_option(name, f"must be {bounds}. Got {found:g}.")
-        return found
-
-    return read
-
-
-def above(least: float) -> Reader:
-    """A finite number that is more than this."""
-    other = number()
-
-    def read(name: str, value: Any) -> float:
-        found: float = other(name, value)
-        if not found > least:
-            raise wrong_option(name, f"must be above {least:g}. Got {found:g}.")
         return found
 
     return read

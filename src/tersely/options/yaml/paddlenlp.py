@@ -1,4 +1,4 @@
-"""The reference's `config.yml`: options for all data sets under `DefaultArgs`, those of each under its kind of task."""
+"""PaddleNLP's `config.yml`: options for all data sets under `DefaultArgs`, those of each under its kind of task."""
 
 from __future__ import annotations
 

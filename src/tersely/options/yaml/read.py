@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...errors import UserError, closest
-from . import automatic
-from . import paddlenlp as reference
+from . import automatic, paddlenlp
 from .document import Entry, read_document
 from .setting import Config, Gathered
 
@@ -29,27 +28,27 @@ class Asker:
 
 
 def read_config(path: str | Path, asker: Asker) -> Config:
-    """Read a file in any of three shapes: the reference's `config.yml`, AutoCompression's, or options by their names.
+    """Read a file in any of three shapes: PaddleNLP's `config.yml`, AutoCompression's, or options by their names.
 
     Unknown keys are refused with the nearest known one; keys that cannot mean anything here are left out and named.
     """
     document = read_document(path)
     into = Gathered(str(path))
-    sections = {**reference.SECTIONS, **automatic.SECTIONS}
+    sections = {**paddlenlp.SECTIONS, **automatic.SECTIONS}
     parts = {key: entry for key, entry in document.items() if key in sections}
     read_options({key: entry for key, entry in document.items() if key not in sections}, "", asker, into, sections)
     if automatic.SECTIONS.keys() & parts.keys():
-        if odd := sorted(reference.SECTIONS.keys() & parts.keys()):
+        if odd := sorted(paddlenlp.SECTIONS.keys() & parts.keys()):
             first = sorted(automatic.SECTIONS.keys() & parts.keys())[0]
             what = f"'{odd[0]}' and '{first}' are of two kinds of files."
             raise UserError(what, where=f"{path}:{document[odd[0]].line}", hint="Use one of them.")
         automatic.read_sections(parts, into)
         _leave_idle(asker, into)
     elif parts:
-        section, chosen = reference.choose(parts, asker.dataset, asker.task, into)
+        section, chosen = paddlenlp.choose(parts, asker.dataset, asker.task, into)
         for key, entries in chosen:
             read_options(entries, key, asker, into)
-        reference.fit(section, into)
+        paddlenlp.fit(section, into)
     return into.config()
 
 
@@ -61,15 +60,15 @@ def read_options(
         key = f"{above}.{name}" if above else name
         if name in asker.idle:
             into.leave(key, asker.idle[name])
-        elif name in reference.BOTH:
-            for option in reference.BOTH[name]:
+        elif name in paddlenlp.BOTH:
+            for option in paddlenlp.BOTH[name]:
                 into.put(option, entry, key)
         elif name in asker.options or name in asker.aliases:
             into.put(asker.aliases.get(name, name), entry, key)
         elif asker.lenient:
             into.leave(key, "there is no such option")
         else:
-            close = closest(name, [*asker.options, *reference.BOTH, *sections])
+            close = closest(name, [*asker.options, *paddlenlp.BOTH, *sections])
             hint = f"Did you mean '{close}'?" if close else "The options are those of the command line, without '--'."
             raise UserError(f"There is no option '{name}'.", where=into.where(key, entry), hint=hint)
 
