@@ -141,7 +141,7 @@ def test_card_tells_labels_and_score(scored):
     assert "`bad`, `fair`, `good`" in text
     assert f"macro_f1 {100 * scored.score.value:.2f}" in text
     assert "(int32)" in text
-    assert "40 pieces" in text
+    assert "40 tokens" in text
     assert "not scored" not in text
     assert "\nlibrary_name: tersely\npipeline_tag: text-classification\n" in text
 
