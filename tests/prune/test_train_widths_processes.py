@@ -13,7 +13,7 @@ import pytest
 
 from widths import learnt, weights_in
 
-SCRIPT = Path(__file__).parent.parent / "train_widths_once.py"
+SCRIPT = Path(__file__).parent.parent / "support" / "train_widths_once.py"
 NAMES = ["width_mult_0.5", "width_mult_0.5-depth_mult_0.5"]
 
 

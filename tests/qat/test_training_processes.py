@@ -17,7 +17,7 @@ import pytest
 from train_int8_once import write_graph
 from widths import learnt, weights_in
 
-SCRIPT = Path(__file__).parent.parent / "train_int8_once.py"
+SCRIPT = Path(__file__).parent.parent / "support" / "train_int8_once.py"
 
 
 @pytest.fixture(scope="module")
