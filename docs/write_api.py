@@ -38,7 +38,7 @@ BEFORE = {
 AFTER = {
     "training_args": "Further options of `transformers.TrainingArguments` by name, where a strategy trains.",
     "overwrite": "Replace an earlier result in output_dir. Default: false.",
-    "progress": "Where progress is shown; False: nowhere.",
+    "progress": "A `Progress` of your own; None shows a bar on a terminal, False nothing.",
 }
 """Parameters of `compress` that are no options, before and after those that are."""
 ACCEPTED = {Fraction: "str | float | Fraction", int: "int | str", str: "str"}

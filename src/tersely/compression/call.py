@@ -16,7 +16,7 @@ from ..options.compress import OPTIONS, CompressOptions
 from ..options.option import options_of
 from ..options.training import TrainingOptions
 from ..processes import together
-from ..progress import SILENT, Progress
+from ..progress import Progress, shown
 from ..tasks import Columns
 from ..tasks.options import TaskOptions
 from . import story
@@ -43,9 +43,8 @@ def _run_with_passed(signature: Callable[Parameters, CompressionResult]) -> Call
             if name not in known.parameters:
                 raise _unknown(name, known.parameters)
         passed = known.bind(*places, **passed).arguments
-        progress = passed.pop("progress", None)
-        shown = SILENT if progress is None or isinstance(progress, bool) else progress
-        return together(lambda: story.compress(_request(passed), shown))
+        progress = shown(passed.pop("progress", None))
+        return together(lambda: story.compress(_request(passed), progress))
 
     return call
 
@@ -232,7 +231,7 @@ def compress(
         bf16: Train in bf16, on CPUs that have it.
         training_args: Further options of `transformers.TrainingArguments` by name, where a strategy trains.
         overwrite: Replace an earlier result in output_dir. Default: false.
-        progress: Where progress is shown; False: nowhere.
+        progress: A `Progress` of your own; None shows a bar on a terminal, False nothing.
 
     Returns:
         The best artifact, everything that was tried, and the rule that chose. Where `max_drop` cannot be met everything
