@@ -1,10 +1,12 @@
 """Write the options into the source of the public API, where editors, `help()` and mypy see them: `make docs`.
 
-`tersely.compress` gets a parameter and a line of its docstring for each option, `CompressionArguments` a field.
+`tersely.compress`, `finetune`, `export`, `evaluate` and `benchmark` get a parameter and a line of their docstring for
+each option, `CompressionArguments` a field. What is said of their other parameters stays as it is.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import textwrap
@@ -13,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from tersely.options.compress import CompressOptions
 from tersely.options.data import DataOptions
@@ -24,23 +26,13 @@ from tersely.tasks.options import TaskOptions
 
 SOURCE = Path(__file__).parents[1] / "src" / "tersely"
 CALL, FIELDS = SOURCE / "compression" / "call.py", SOURCE / "paddle_api" / "fields.py"
+ABOUT_ROWS = tuple(
+    SOURCE / name for name in ("training/call.py", "deploy/export.py", "deploy/evaluate.py", "deploy/benchmark.py")
+)
+"""Functions that take the options of tasks and columns."""
+ARGS = re.compile(r"(?<=\n    Args:\n).*?(?=\n    Returns:\n)", re.DOTALL)
 START, END = "# generated from the options: make docs", "# end of generated"
 
-ROWS = "str | Path | Iterable[Mapping[str, Any]] | None = None"
-BEFORE = {
-    "model": "Fine-tuned transformers folder. Not needed with `input_infer_model_path`.",
-    "output_dir": "Where best/, candidates/, torch/ (what was pruned), result.json and report.html go.",
-    "train_file": "Rows to train and calibrate on: a path (csv, tsv, json, jsonl, parquet, CoNLL txt, SQuAD json), a "
-    "`datasets.Dataset`, or a list of mappings.",
-    "eval_file": "Rows that score and choose, likewise.",
-    "test_file": "Rows that choose nothing and report at the end, likewise.",
-}
-AFTER = {
-    "training_args": "Further options of `transformers.TrainingArguments` by name, where a strategy trains.",
-    "overwrite": "Replace an earlier result in output_dir. Default: false.",
-    "progress": "A `Progress` of your own; None shows a bar on a terminal, False nothing.",
-}
-"""Parameters of `compress` that are no options, before and after those that are."""
 ACCEPTED = {Fraction: "str | float | Fraction", int: "int | str", str: "str"}
 """What an element of a list may be written as."""
 ALIASES = {"strategy": "Strategies", Fraction: "Shares", int: "Counts", str: "Texts"}
@@ -49,9 +41,14 @@ ALIASES = {"strategy": "Strategies", Fraction: "Shares", int: "Counts", str: "Te
 
 def call_options() -> dict[str, Option]:
     """The options that `compress` takes as parameters, in order."""
-    form = {name: one for name, one in options_of(DataOptions).items() if name == "header" or name.endswith("_column")}
-    ours = {**options_of(CompressOptions), **options_of(TaskOptions), **form}
+    ours = {**options_of(CompressOptions), **row_options()}
     return {**ours, **{name: one for name, one in options_of(TrainingOptions).items() if name not in ours}}
+
+
+def row_options() -> dict[str, Option]:
+    """The options of tasks, and those that say what columns hold."""
+    form = {name: one for name, one in options_of(DataOptions).items() if name == "header" or name.endswith("_column")}
+    return {**options_of(TaskOptions), **form}
 
 
 def field_options() -> dict[str, Option]:
@@ -178,10 +175,24 @@ def page(file: Path) -> str:
     text = file.read_text(encoding="utf-8")
     if file == FIELDS:
         return _between(text, fields(field_options().values()))
-    options = call_options()
-    texts = {**BEFORE, **{name: sentence(one) for name, one in options.items()}, **AFTER}
+    options = call_options() if file == CALL else row_options()
     text = _between(text, parameters(options.values()))
-    return re.sub(r"(?<=\n    Args:\n).*?(?=\n    Returns:\n)", lambda _: described(texts), text, flags=re.DOTALL)
+    return ARGS.sub(lambda found: described(_texts(text, found[0], options)), text)
+
+
+def _texts(source: str, lines: str, options: Mapping[str, Option]) -> dict[str, str]:
+    """What is said of each parameter, in their order: of an option what it declares, of others what is said already."""
+    function = next(node for node in ast.parse(source).body if _has_args(node))
+    said = {
+        name: " ".join(text.split())
+        for name, text in re.findall(r"^ {8}(\w+): (.*(?:\n {12}.*)*)", lines, re.MULTILINE)
+    }
+    names = [one.arg for one in (*function.args.args, *function.args.kwonlyargs)]
+    return {name: sentence(options[name]) if name in options else said[name] for name in names}
+
+
+def _has_args(node: ast.stmt) -> TypeGuard[ast.FunctionDef]:
+    return isinstance(node, ast.FunctionDef) and "\nArgs:\n" in (ast.get_docstring(node) or "")
 
 
 def _between(text: str, generated: str) -> str:
@@ -191,5 +202,5 @@ def _between(text: str, generated: str) -> str:
 
 
 if __name__ == "__main__":
-    for file in (CALL, FIELDS):
+    for file in (CALL, FIELDS, *ABOUT_ROWS):
         file.write_text(page(file), encoding="utf-8")

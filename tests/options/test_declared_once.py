@@ -122,7 +122,8 @@ def test_fields_of_the_arguments(write_api: Any) -> None:
 
 
 def test_the_source_has_what_the_declarations_say(write_api: Any) -> None:
-    for file in (write_api.CALL, write_api.FIELDS):
+    for file in (write_api.CALL, write_api.FIELDS, *write_api.ABOUT_ROWS):
+        assert write_api.START in file.read_text(encoding="utf-8")
         assert file.read_text(encoding="utf-8") == write_api.page(file), "run: make docs"
 
 

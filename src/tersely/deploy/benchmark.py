@@ -97,7 +97,7 @@ def benchmark(
     rows: RowSource | None = None,
     baseline: str | None = None,
     seconds: float = 2.0,
-    header: bool | None = None,
+    # generated from the options: make docs
     task: str | None = None,
     metric: str | None = None,
     max_seq_length: int | None = None,
@@ -108,6 +108,7 @@ def benchmark(
     null_score_diff_threshold: float | None = None,
     no_answer: bool | None = None,
     answer_language: Literal["auto", "en", "zh"] | None = None,
+    header: bool | None = None,
     text_column: str | None = None,
     text_pair_column: str | None = None,
     label_column: str | None = None,
@@ -116,6 +117,7 @@ def benchmark(
     question_column: str | None = None,
     context_column: str | None = None,
     answers_column: str | None = None,
+    # end of generated
     progress: Progress | bool | None = None,
 ) -> Benchmark:
     """Time models and engines against each other in one alternating run.
@@ -133,25 +135,26 @@ def benchmark(
             `datasets.Dataset`, or a list of mappings.
         baseline: Whose ratio is 1: "MODEL ENGINE", an engine or a model (the first).
         seconds: The time for each contestant in each cell.
-        header: Whether a csv or tsv file begins with the names of its columns (found out).
-        task: The task, where the model folder does not say it; this and what follows only with `rows`.
-        metric: The metric of the task.
-        max_seq_length: Tokens that a sequence may have (as the model was made with).
-        doc_stride: Tokens that two windows of one context share.
-        n_best_size: Starts and ends to look at for an answer.
-        max_answer_length: Tokens that an answer may have.
-        max_query_length: Tokens that a question may have.
-        null_score_diff_threshold: How much better "no answer" must be to be given.
-        no_answer: Whether questions may have no answer, as in SQuAD 2.
-        answer_language: "auto", "en" (SQuAD's rule) or "zh" (CMRC 2018's rule).
-        text_column: The column of the text.
-        text_pair_column: The column of the second text.
-        label_column: The column of the label.
-        words_column: The column of the words.
-        tags_column: The column of the tags.
-        question_column: The column of the question.
-        context_column: The column of the context.
-        answers_column: The column of the answers.
+        task: sequence_classification, multi_label_classification, regression, token_classification, question_answering
+            (read from the model where it can be).
+        metric: The number that chooses; the task's own unless set.
+        max_seq_length: Tokens a sequence may have (128; question answering 384).
+        doc_stride: Tokens that two windows of one context share (128, at most half of the room).
+        n_best_size: Starts and ends to look at for an answer (20).
+        max_answer_length: Tokens an answer may have (30).
+        max_query_length: Tokens a question may have (64).
+        null_score_diff_threshold: How much better 'no answer' must be to be given (0).
+        no_answer: Questions may have no answer, as in SQuAD 2.
+        answer_language: auto, en (SQuAD's rule) or zh (CMRC 2018's rule).
+        header: Whether csv and tsv files begin with column names (seen by itself unless set).
+        text_column: Column of the text.
+        text_pair_column: Column of the second text.
+        label_column: Column of the label.
+        words_column: Column of the words.
+        tags_column: Column of the tags.
+        question_column: Column of the question.
+        context_column: Column of the context.
+        answers_column: Column of the answers.
         progress: A `Progress` of your own; None shows a bar on a terminal, False nothing.
 
     Returns:
