@@ -37,6 +37,7 @@ fmt: $(STAMP)-dev
 
 docs: $(STAMP)-dev
 	$(BIN)/python docs/write_api.py
+	$(BIN)/python docs/draw_house.py
 	$(BIN)/python docs/write_reference.py
 	$(BIN)/python docs/quote_results.py
 

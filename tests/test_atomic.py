@@ -238,7 +238,7 @@ def test_old_result_comes_back_after_a_kill_between_the_two_renames(tmp_path):
 def test_folder_that_another_run_is_writing_is_left_alone(tmp_path):
     with atomic_folder(tmp_path / "out") as scratch:
         write(scratch, a="first")
-        with pytest.raises(UserError, match=r"Another run is writing.*Wait for it, or choose another --output_dir"):
+        with pytest.raises(UserError, match=r"Another run is writing.*Wait for it, or choose another output_dir"):
             make(tmp_path / "out", a="second")
         assert tree(scratch)["a"] == "first"
         make(tmp_path / "out.b", a="beside")

@@ -73,3 +73,12 @@ def test_importing_brings_no_training_library(module):
     heavy = "{'torch', 'transformers', 'openvino', 'onnx', 'datasets', 'pandas', 'ray', 'pyarrow'}"
     code = f"import sys, {module}; found = {heavy} & set(sys.modules); assert not found, found"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_picture_of_the_house_is_as_the_script_draws_it(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "docs")
+    import draw_house
+
+    assert draw_house.PICTURE.read_text(encoding="utf-8") == draw_house.draw(), "run: make docs"
+    drawn = {room for layer in draw_house.layers() for room in layer}
+    assert {room for room, _ in draw_house.WAY} <= drawn

@@ -58,7 +58,7 @@ def refuse_idle(values: Mapping[str, Any], names: Iterable[str], needed: str) ->
 
     >>> refuse_idle({"against_engine": None, "header": True}, ["against_engine", "header"], "--rows")
     Traceback (most recent call last):
-    tersely.errors.UserError: The '--header' option has no effect without --rows. Leave it out.
+    tersely.errors.UserError: The 'header' option has no effect without rows. Leave it out.
     """
     for name in sorted(names):
         if values[name] is not None:

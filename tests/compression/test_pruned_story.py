@@ -60,7 +60,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Everything:
     with pytest.MonkeyPatch.context() as patch:
         for module, name in (
             (make_parents, "train_widths"), (make_parents, "prune_vocabulary"), (make_candidates, "ptq"),
-            (parents, "export"),
+            (parents, "write_artifact"),
         ):  # fmt: skip
             patch.setattr(module, name, counted(getattr(module, name), name, calls))
         result = tersely.compress(
@@ -96,7 +96,7 @@ def test_every_strategy_gives_its_candidate_by_name(everything: Everything) -> N
 
 def test_costly_steps_run_once_for_all_who_need_them(everything: Everything) -> None:
     """One training; a cut of the model and of the width; four models exported and calibrated."""
-    assert everything.calls == {"train_widths": 1, "prune_vocabulary": 2, "export": 4, "ptq": 4}
+    assert everything.calls == {"train_widths": 1, "prune_vocabulary": 2, "write_artifact": 4, "ptq": 4}
 
 
 def test_every_candidate_scores_as_told_and_checks_out(everything: Everything) -> None:

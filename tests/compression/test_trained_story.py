@@ -57,7 +57,7 @@ def test_every_strategy_in_one_call_trains_each_model_once(folder, tmp_path):
         real = make_parents.train_int8
 
         def counted(*inputs: Any, **named: Any) -> Any:
-            calls.append(inputs[5])
+            calls.append(inputs[0].work)
             return real(*inputs, **named)
 
         patch.setattr(make_parents, "train_int8", counted)

@@ -111,7 +111,7 @@ def test_int32_artifact_answers(scored):
     for engine in scored.parity:
         model = runtime.load(scored.artifact.folder, engine, 1)
         answers = model.predict([example.text for example in ROWS])
-        assert [a.value for a in answers] == [a.value for a in scored.score.answers]
+        assert [a.value for a in answers] == [a.value for a in scored.score.answers.by_row]
 
 
 def test_engines_that_agree_to_a_millionth_of_large_logits_are_offered(model_folder, tmp_path):

@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from models import build
-from tersely.engines import ENGINES, load
+from tersely.engines import ENGINES, Engine, load
 from tersely.errors import UserError
+from tersely.models.torch_folder import load_module
 
 pytestmark = pytest.mark.slow
 
@@ -27,9 +28,14 @@ def sources(tmp_path_factory) -> dict[str, Path]:
     return {"onnxruntime": folder / "model.onnx", "openvino": folder / "model.onnx", "torch": folder}
 
 
+def opened(name: str, source: Path, threads: int) -> Engine:
+    """Load a graph, or for torch the module of a folder."""
+    return load(name, load_module(source) if name == "torch" else source, threads=threads)
+
+
 @pytest.fixture(params=list(ENGINES), scope="module")
 def engine(request, sources):
-    return load(request.param, sources[request.param], threads=2)
+    return opened(request.param, sources[request.param], 2)
 
 
 def make(rows: int, length: int, seed: int = 0) -> dict[str, np.ndarray]:
@@ -149,7 +155,7 @@ def test_thread_count_is_the_engines_own(name, sources):
     before = torch.get_num_threads()
     results = []
     for threads in (1, 2):
-        engine = load(name, sources[name], threads=threads)
+        engine = opened(name, sources[name], threads)
         assert engine.threads == threads
         results.append(engine.run(make(2, 30))[0])
         assert torch.get_num_threads() == before

@@ -147,11 +147,11 @@ def test_fastest_is_the_best_product_of_ratios(batches, first):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"threads": (0,)}, "The '--threads' option must hold numbers of at least 1. Got 0."),
-        ({"threads": ()}, "The '--threads' option must hold numbers of at least 1. Got none."),
-        ({"batch_sizes": (4, -1)}, "The '--batch_sizes' option must hold numbers of at least 1. Got -1."),
-        ({"seconds": 0}, "The '--seconds' option must be above 0. Got 0."),
-        ({"seconds": math.nan}, "The '--seconds' option must be above 0."),
+        ({"threads": (0,)}, "The 'threads' option must hold numbers of at least 1. Got 0."),
+        ({"threads": ()}, "The 'threads' option must hold numbers of at least 1. Got none."),
+        ({"batch_sizes": (4, -1)}, "The 'batch_sizes' option must hold numbers of at least 1. Got -1."),
+        ({"seconds": 0}, "The 'seconds' option must be above 0. Got 0."),
+        ({"seconds": math.nan}, "The 'seconds' option must be above 0."),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(options, said, int8):

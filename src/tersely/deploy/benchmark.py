@@ -167,7 +167,7 @@ def benchmark(
     Example:
         >>> benchmark("my-model", batch_sizes=[0])
         Traceback (most recent call last):
-        tersely.errors.UserError: The '--batch_sizes' option must hold numbers of at least 1. Got 0.
+        tersely.errors.UserError: The 'batch_sizes' option must hold numbers of at least 1. Got 0.
     """
     arguments = locals()
     options, columns = task_and_columns(arguments)

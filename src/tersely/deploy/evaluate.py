@@ -168,7 +168,7 @@ def evaluate(
     Example:
         >>> evaluate("my-model", eval_file=[{"text": "good", "label": "yes"}], against_engine="torch")
         Traceback (most recent call last):
-        tersely.errors.UserError: The '--against_engine' option has no effect without --against. Leave it out.
+        tersely.errors.UserError: The 'against_engine' option has no effect without against. Leave it out.
     """
     options, columns = task_and_columns(locals())
     if not against:
