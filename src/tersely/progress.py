@@ -41,6 +41,7 @@ class Progress(Protocol):
         ...     @contextmanager
         ...     def track(self, title, total):
         ...         yield lambda count=1, note="": print(f"{title}: {count} of {total} {note}")
+        ...
         ...     def say(self, line):
         ...         print(line)
         >>> with Printed().track("train", 10) as advance:
