@@ -90,13 +90,13 @@ def test_json_gives_back_the_shape():
 
 GOOD = {"version": 1, "heads": [4], "ffn": [8], "layers": [0]}
 BAD = {
-    "format version 2; this tersely reads version 1. Update tersely": GOOD | {"version": 2},
+    "format version 3; this tersely reads versions 1 to 2. Update tersely": GOOD | {"version": 3},
     "format version None": {"heads": [4]},
     "lacks the entry 'layers'": {"version": 1, "heads": [4], "ffn": [8]},
     "'heads' must be int. Got '4'": GOOD | {"heads": ["4"]},
     "has no entry 'widths'": GOOD | {"widths": []},
     "as many heads as ffn sizes as layers": GOOD | {"heads": [4, 4]},
-    "one head and one neuron at least": GOOD | {"ffn": [0]},
+    "fewer than 0 heads or neurons": GOOD | {"ffn": [-8]},
     "numbers that rise": {"version": 1, "heads": [4, 4], "ffn": [8, 8], "layers": [1, 0]},
 }
 

@@ -72,7 +72,7 @@ def test_layers_of_different_sizes_come_back(prunable, tmp_path):
 def test_folder_says_its_shape_and_brings_tokenizer_and_task(prunable, tmp_path):
     folder = save_carved(carved_from(prunable()), tmp_path / "carved", source=prunable())
     config = json.loads((folder / "config.json").read_text())
-    assert config["tersely_shape"] == {"version": 1, "heads": [3, 3], "ffn": [48, 48], "layers": [0, 1]}
+    assert config["tersely_shape"] == {"version": 2, "heads": [3, 3], "ffn": [48, 48], "layers": [0, 1]}
     assert config["architectures"] == ["BertForSequenceClassification"]
     assert config["num_hidden_layers"] == 2
     assert open_folder(folder).task == open_folder(prunable()).task
@@ -138,7 +138,7 @@ def test_carved_classes_pickle():
 
 
 DAMAGES = {
-    "format version 9; this tersely reads version 1": {"version": 9},
+    "format version 9; this tersely reads versions 1 to 2": {"version": 9},
     "The shape: 'heads' must be": {"heads": ["x", 3]},
     "The shape has 7 heads in layer 0; the model has 6": {"heads": [7, 7]},
     "the config says that there are 2": {"heads": [3], "ffn": [48], "layers": [0]},

@@ -65,7 +65,7 @@ def importance(
         feed = {name: value for name, value in moved.items() if name not in LABELS}
         if not takes.isdisjoint(feed):  # a wrapper that takes whatever comes gets everything
             feed = {name: value for name, value in feed.items() if name in takes}
-        with torch.enable_grad(), _masked(copied, places) as masks:
+        with torch.enable_grad(), masked(copied, places) as masks:
             value = loss(copied(**feed), moved)
             _check(value)
             slopes = torch.autograd.grad(value, [masks[name] for name in names])
@@ -180,7 +180,7 @@ def _likeliest(logits: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def _masked(model: nn.Module, places: Places) -> Iterator[dict[tuple[str, int], torch.Tensor]]:
+def masked(model: nn.Module, places: Places) -> Iterator[dict[tuple[str, int], torch.Tensor]]:
     """Multiply what goes into output layers by masks of ones [samples, units], made as the first input comes."""
     masks: dict[tuple[str, int], torch.Tensor] = {}
 

@@ -11,7 +11,8 @@ from typing import Any
 from ...data.typed_json import fill
 from ...errors import UserError
 
-VERSION = 1
+VERSION = 2
+"""Since version 2 a layer may have no heads or no neurons; version 1 is read too."""
 CONFIG_KEY = "tersely_shape"
 """Where a pruned model's config.json holds its shape."""
 
@@ -20,8 +21,10 @@ CONFIG_KEY = "tersely_shape"
 class Shape:
     """Heads and FFN neurons of each layer, first to last, and the layers of the full model that these come from.
 
+    A layer with 0 heads has no attention, one with 0 neurons no FFN: what is left is the bias of its output.
+
     >>> Shape(heads=(8, 8), ffn=(2048, 1024), layers=(0, 3)).to_json()
-    {'version': 1, 'heads': [8, 8], 'ffn': [2048, 1024], 'layers': [0, 3]}
+    {'version': 2, 'heads': [8, 8], 'ffn': [2048, 1024], 'layers': [0, 3]}
     """
 
     heads: tuple[int, ...]
@@ -32,8 +35,8 @@ class Shape:
         if not len(self.heads) == len(self.ffn) == len(self.layers) > 0:
             lengths = f"{len(self.heads)} heads, {len(self.ffn)} ffn, {len(self.layers)} layers"
             raise UserError(f"A shape holds as many heads as ffn sizes as layers, one at least. Got {lengths}.")
-        if min(*self.heads, *self.ffn) < 1:
-            raise UserError(f"A layer keeps one head and one neuron at least. Got {self.heads} and {self.ffn}.")
+        if min(*self.heads, *self.ffn) < 0:
+            raise UserError(f"A layer cannot have fewer than 0 heads or neurons. Got {self.heads} and {self.ffn}.")
         if self.layers[0] < 0 or list(self.layers) != sorted(set(self.layers)):
             raise UserError(f"The layers of a shape must be numbers that rise. Got {self.layers}.")
 
@@ -50,9 +53,9 @@ class Shape:
         (4,)
         """
         version = content.get("version") if isinstance(content, Mapping) else None
-        if version != VERSION:
+        if version not in (1, VERSION) or isinstance(version, bool):
             hint = "Update tersely." if isinstance(version, int) else "Carve the model anew."
-            what = f"The shape has format version {version}; this tersely reads version {VERSION}."
+            what = f"The shape has format version {version}; this tersely reads versions 1 to {VERSION}."
             raise UserError(what, where=where, hint=hint)
         return fill(
             cls, {name: value for name, value in content.items() if name != "version"}, "The shape", where=where

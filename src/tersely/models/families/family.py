@@ -63,6 +63,8 @@ class Family:
     """Entries of the config that hold one value per layer."""
     layers_share_weights: bool = False
     """One layer applied `config.num_hidden_layers` times."""
+    norm_first: bool = False
+    """Whether a norm stands before attention and FFN, not behind their sum with what they are added to."""
     refuse: Callable[[Any], str | None] | None = None
     """Says of a config what makes its model one that this description does not fit, or None."""
 

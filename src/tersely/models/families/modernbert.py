@@ -11,4 +11,5 @@ MODERNBERT = Family(
     ffn_out="mlp.Wo",
     head_size="attn.head_dim",
     layer_lists=("layer_types",),
+    norm_first=True,
 )

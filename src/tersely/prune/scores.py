@@ -1,0 +1,34 @@
+"""What a way of scoring says of heads and neurons: which go first, and what it costs when some are gone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..models.carve import Places
+from ..models.carve.places import HEADS
+from .importance import Importance
+
+FINE, COARSE, LARGE = 8, 64, 512
+"""Neurons go in steps of 64, which kernels like, where there are 512 or more; else of 8."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """By (unit, block): the importance that orders units, most important first; the harm of each level."""
+
+    method: str
+    importance: Importance
+    harms: dict[tuple[str, int], NDArray[np.float64]] = field(repr=False)
+
+
+def level_units(unit: str, block: int, places: Places) -> tuple[int, ...]:
+    """How many heads or neurons a layer may keep, rising, from none to all.
+
+    All of them is a level whether or not it is a multiple of the step.
+    """
+    count = places.count(unit, block)
+    step = 1 if unit == HEADS else COARSE if count >= LARGE else FINE
+    return (*range(0, count, step), count)
