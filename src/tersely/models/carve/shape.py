@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
-from ...data.typed_json import fill
-from ...errors import UserError
+from ...errors import UserError, fill
 
 VERSION = 1
 CONFIG_KEY = "tersely_shape"
