@@ -27,7 +27,7 @@ from tersely.engines import Batch
 from tersely.engines.cpu import cpu
 from tersely.measure.score import Score, compare, score
 from tersely.runtime import Predictor
-from tersely.runtime.batches import pad
+from tersely.runtime.predictor import pad
 from tersely.tasks import Columns, Feature
 
 

@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from .data.typed_json import fill
-from .errors import UserError, existing
+from .errors import UserError, existing, fill
 
 FORMAT_VERSION = 2
 UNSEALED_VERSION = 1

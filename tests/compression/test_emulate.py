@@ -17,7 +17,7 @@ from tersely.compression.call import compress
 from tersely.engines.saturation import saturates
 from tersely.graphs.write_emulated import write_emulated
 from tersely.measure.check import read_probe
-from tersely.runtime.batches import run
+from tersely.runtime.predictor import run
 
 Places = Callable[..., Place]
 

@@ -37,7 +37,7 @@ def test_what_is_written_is_read_back_with_lines(tmp_path_factory, sentences, se
     assert list(rows.lines) == starts
 
 
-def test_first_column_is_the_word_and_last_the_tag_unless_told(tmp_path):
+def test_first_column_is_the_word_and_last_the_tag(tmp_path):
     file = write(tmp_path, "-DOCSTART- -X- -X- O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\n\nPeter NNP B-NP B-PER\n")
     rows = read(file)
     assert rows.records == (
@@ -45,9 +45,6 @@ def test_first_column_is_the_word_and_last_the_tag_unless_told(tmp_path):
         {"words": ["Peter"], "tags": ["B-PER"]},
     )
     assert rows.lines == (3, 7)
-    assert read(file, tag_column=1).records[1]["tags"] == ["NNP"]
-    assert read(file, word_column=1, tag_column=2).records[1] == {"words": ["NNP"], "tags": ["B-NP"]}
-    assert "There is no column 4 (option 'tag_column'): the row has 4." in refusal(read, file, tag_column=4)
 
 
 def test_one_column_gives_words_without_tags(tmp_path):

@@ -113,9 +113,9 @@ def test_header_option_overrules_the_guess(tmp_path):
 
 
 @pytest.mark.parametrize("mark", [";", "|", "\t"])
-def test_csv_separator_is_found_from_the_header_or_told(tmp_path, mark):
+def test_csv_separator_is_found_from_the_header(tmp_path, mark):
     file = write(tmp_path, "a.csv", f"text{mark}label\ngood, really{mark}1\n")
-    assert read(file).records == read(file, delimiter=mark).records == ({"text": "good, really", "label": "1"},)
+    assert read(file).records == ({"text": "good, really", "label": "1"},)
 
 
 def test_wrong_number_of_fields_is_named_with_its_line(tmp_path):
@@ -186,12 +186,8 @@ def test_missing_file_folder_and_packed_file_are_refused(tmp_path):
 def test_option_without_effect_is_refused(tmp_path):
     file = write(tmp_path, "a.jsonl", '{"text": "a"}\n')
     assert "The 'header' option means nothing to jsonl files." in refusal(read, file, header=True)
-    assert "The 'delimiter' option means nothing to tsv files." in refusal(
-        read, write(tmp_path, "a.tsv", "a\n"), delimiter=";"
-    )
     assert "Did you mean 'csv'?" in refusal(read, file, format="cvs")
     assert "The 'split' option needs a folder" in refusal(read, file, split="train")
-    assert "must be one character" in refusal(read, write(tmp_path, "a.csv", "a,b\n"), delimiter="||")
 
 
 ROWS = "".join(f"好书 {i}\t{'差' if i % 3 else '好'}\n" for i in range(12))

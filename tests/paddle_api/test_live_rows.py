@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 from tersely import UserError
 from tersely.paddle_api.datasets import BatchForm, TrainerDataset, as_arrays
-from tersely.runtime.batches import pad
+from tersely.runtime.predictor import pad
 from tersely.tasks.own import feature_of
 
 NAMES = ("input_ids", "attention_mask", "labels")

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tersely.runtime.batches import cut, pad, run
+from tersely.runtime.predictor import cut, pad, run
 from tersely.tasks import Feature
 
 LENGTHS = st.lists(st.integers(1, 60), max_size=50)

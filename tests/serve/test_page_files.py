@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from models import build_tokenizer
 from tersely.artifact import read
 from tersely.runtime import load
-from tersely.runtime.batches import pad
+from tersely.runtime.predictor import pad
 from tersely.serve.app import App
 from tersely.serve.models import examples_for, languages, open_model, takes_pairs
 from tersely.serve.server_options import Limits

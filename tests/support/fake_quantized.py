@@ -23,7 +23,7 @@ from tersely.qat import Calibrated, FakeQuantized, QatSettings
 from tersely.qat.start import find_start, first_position_only
 from tersely.quantize.samples import Samples
 from tersely.quantize.targets import Targets, find_targets
-from tersely.runtime.batches import run
+from tersely.runtime.predictor import run
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from tersely import engines
 from tersely.artifact import Graph, Manifest, read, read_manifest, seal
 from tersely.deploy.probe import probe_examples, probe_features, write_probe
 from tersely.measure.check import BATCH, read_probe, record_name
-from tersely.runtime.batches import run
+from tersely.runtime.predictor import run
 from tersely.tasks import Encoder, QuestionAnswering, SequenceClassification, TokenClassification, to_json
 
 PLAIN, OWN, SHARED = "onnx/model.onnx", "onnx/model_onnxruntime.onnx", "onnx/model_quantized.onnx"

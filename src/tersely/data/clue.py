@@ -12,32 +12,19 @@ from .labels import label_text
 log = logging.getLogger(__name__)
 
 Record = Mapping[str, Any]
+Rule = Callable[[Record, str], Record]
 NO_AGREEMENT = "-"  # annotators of ocnli and cmnli did not agree
 
 
-def recognise(record: Record) -> str | None:
-    """Name the task whose records cannot be mistaken for plain ones.
-
-    >>> recognise({"keyword": [], "abst": "", "label": "1"})
-    'csl'
-    """
-    keys = record.keys()
-    if {"keyword", "abst"} <= keys:
-        return "csl"
-    if {"text", "target"} <= keys and isinstance(record["target"], Mapping) and "span1_index" in record["target"]:
-        return "cluewsc2020"
-    return "ocnli" if {"sentence1", "sentence2", "genre", "prem_id"} <= keys else None
-
-
-def agreed(records: Iterable[tuple[int, Record]], source: str) -> Iterator[tuple[int, Record]]:
-    """Leave out rows whose label is '-', and say how many they were."""
+def agreed(records: Iterable[tuple[int, Record]], rule: Rule, source: str) -> Iterator[tuple[int, Record]]:
+    """Apply a rule to every record, but for those whose label is '-'; say how many they were."""
     dropped = kept = 0
     for line, record in records:
         if record.get("label") == NO_AGREEMENT:
             dropped += 1
         else:
             kept += 1
-            yield line, record
+            yield line, rule(record, f"{source}:{line}")
     if dropped:
         log.info("%s: %d rows without an agreed label ('-') left out.", source, dropped)
     if dropped and not kept:
@@ -97,7 +84,7 @@ def label(record: Record) -> dict[str, Any]:
     return {"label": label_text(record["label"])} if "label" in record else {}
 
 
-RULES: Mapping[str, Callable[[Record, str], Record]] = {
+RULES: Mapping[str, Rule] = {
     "afqmc": pair,
     "tnews": single,
     "iflytek": single,

@@ -9,18 +9,14 @@ from sys import intern
 from typing import Any
 
 from ..errors import UserError
-from .lines import bare_lines
+from .rows import bare_lines, fields_of
 
-# Not str.split(): the ideographic space U+3000 is a word in Chinese corpora.
-BLANKS = re.compile(r"[ \t]+")
 COMMENT = re.compile(r"# *(\w+ *=|id |newdoc|newpar)")
 DOCUMENT = "-DOCSTART-"
 
 
-def records(
-    path: Path, word_column: int | None = None, tag_column: int | None = None
-) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    r"""Give (line of the first word, {"words", "tags"}) per sentence; columns count from 0, or from -1 backwards.
+def records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    r"""Give (line of the first word, {"words", "tags"}) per sentence.
 
     The word is the first column, the tag the last. A file of one column gives words only. If the first row has a
     tab, only tabs separate, so that a word may be a space.
@@ -30,12 +26,10 @@ def records(
     >>> list(records(file))[1]
     (4, {'words': ['Peter'], 'tags': ['B-PER']})
     """
-    word_at, tag_at = 0 if word_column is None else word_column, -1 if tag_column is None else tag_column
     words: list[str] = []
     tags: list[str] = []
     start = width = 0
     tabs: bool | None = None
-    any_sentence = False
     for number, line in bare_lines(path):
         if not line.strip(" \t") or line.startswith(DOCUMENT):
             if words:
@@ -46,32 +40,24 @@ def records(
             if is_comment(line, fields_of(line, "\t" in line), 0):
                 continue
             tabs = "\t" in line
-        fields = line.split("\t") if tabs else fields_of(line, tabs=False)
+        fields = fields_of(line, tabs)
         if not words and line.startswith("#") and is_comment(line, fields, width):
             continue
-        if not width:
-            width = len(fields)
-            check_columns(word_at, tag_at, width, f"{path}:{number}")
+        width = width or len(fields)
         if len(fields) != width:
-            raise wrong_width(fields, width, bool(tabs), f"{path}:{number}")
+            raise wrong_width(fields, width, tabs, f"{path}:{number}")
         if not words:
             start = number
-        word, tag = fields[word_at], intern(fields[tag_at].strip(" "))
+        word, tag = fields[0], intern(fields[-1].strip(" "))
         if not word or (not tag and width > 1):
             what = "The tag stands without its word." if not word else f"The word '{word}' has no tag."
             raise UserError(what, where=f"{path}:{number}", hint="Every line needs a word and a tag.")
         words.append(word)
         tags.append(tag)
-        any_sentence = True
     if words:
         yield start, sentence(words, tags, width)
-    if not any_sentence:
+    if not width:
         raise UserError("The file holds no words.", where=str(path))
-
-
-def fields_of(line: str, tabs: bool) -> list[str]:
-    """Cut a line at tabs, or at runs of blanks."""
-    return line.split("\t") if tabs else BLANKS.split(line.strip(" \t"))
 
 
 def sentence(words: list[str], tags: list[str], width: int) -> Mapping[str, Any]:
@@ -87,13 +73,6 @@ def is_comment(line: str, fields: list[str], width: int) -> bool:
     if not line.startswith("# "):
         return False
     return bool(COMMENT.match(line)) or (len(fields) != width if width else len(fields) != 2)
-
-
-def check_columns(word_at: int, tag_at: int, width: int, where: str) -> None:
-    """Refuse column numbers that the file does not have."""
-    for option, column in (("word_column", word_at), ("tag_column", tag_at)):
-        if not -width <= column < width:
-            raise UserError(f"There is no column {column} (option '{option}'): the row has {width}.", where=where)
 
 
 def wrong_width(fields: list[str], width: int, tabs: bool, where: str) -> UserError:

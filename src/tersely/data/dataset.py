@@ -29,7 +29,7 @@ def from_dataset(dataset: Iterable[Any]) -> Rows:
     rows = Rows.collect(SOURCE, placed)
     if not rows:
         raise UserError("The dataset holds no rows.", where=SOURCE)
-    if squad.is_squad(rows.columns):
+    if set(rows.columns) >= squad.COLUMNS:
         rows = Rows.collect(SOURCE, squad.located(zip(rows.lines, rows, strict=True), SOURCE))
     return rows
 

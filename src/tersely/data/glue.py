@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 Record = Mapping[str, Any]
@@ -11,39 +11,35 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class GlueColumns:
-    """Where a task's files keep text, pair and label; `marks`, with commas: columns that tell it from others."""
+    """Where a task's files keep text, pair and label, and what tells them from others.
+
+    `marks`, with commas: columns that they have. `others`: all further columns that they may have (None: any).
+    `values`: what alone stands in a column.
+    """
 
     task: str
     marks: str
     text: str
     text_pair: str | None
     label: str
+    others: frozenset[str] | None = None
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def canonical(self, record: Record) -> dict[str, Any]:
         """Give text, text_pair (if it is a pair) and label (test files have none)."""
         names = {"text": self.text, "text_pair": self.text_pair, "label": self.label}
         return {name: record[column] for name, column in names.items() if column is not None and column in record}
 
-    def fit(self, record: Record) -> bool:
-        """Hold a record against them."""
-        columns, marks = record.keys(), set(self.marks.split(","))
-        if self is COLA:  # train and dev have no header: source, label, star, sentence
-            return marks == columns and record["column_2"] in ("0", "1") and record["column_3"] in ("", "*")
-        if marks == {"sentence"}:  # too common a name to go by alone
-            return "sentence" in columns <= {"index", "sentence", "label"}
-        return marks <= columns
 
-
-def recognise(record: Record, task: str | None = None) -> GlueColumns | None:
-    """Find the columns of a file from its first record; `task` narrows the choice.
-
-    >>> recognise({"index": "0", "question": "Who?", "sentence": "He.", "label": "entailment"}).task
-    'qnli'
-    """
-    return next((known for known in KNOWN if task in (None, known.task) and known.fit(record)), None)
-
-
-COLA = GlueColumns("cola", "column_1,column_2,column_3,column_4", "column_4", None, "column_2")
+COLA = GlueColumns(
+    "cola",
+    "column_1,column_2,column_3,column_4",  # train and dev have no header: source, label, star, sentence
+    "column_4",
+    None,
+    "column_2",
+    others=frozenset(),
+    values={"column_2": ("0", "1"), "column_3": ("", "*")},
+)
 # The first that fits is taken: the more telling marks stand above.
 KNOWN = (
     GlueColumns("mrpc", "#1 String,#2 String", "#1 String", "#2 String", "Quality"),
@@ -55,7 +51,7 @@ KNOWN = (
     GlueColumns("qnli", "index,question,sentence", "question", "sentence", "label"),
     GlueColumns("rte", "index,sentence1,sentence2", "sentence1", "sentence2", "label"),
     GlueColumns("wnli", "index,sentence1,sentence2", "sentence1", "sentence2", "label"),
-    GlueColumns("sst2", "sentence", "sentence", None, "label"),
+    GlueColumns("sst2", "sentence", "sentence", None, "label", others=frozenset({"index", "label"})),
     COLA,
     GlueColumns("cola", "index,sentence", "sentence", None, "label"),
 )

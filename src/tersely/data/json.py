@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import UserError
 from . import squad
-from .lines import beginning, lines, read_text
+from .rows import beginning, lines, read_text
 
 BLANK = " \t\r\n"
 SURROGATE = "\\ud"

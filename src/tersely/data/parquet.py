@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import UserError, missing_package
 from .dataset import with_names
-from .lines import opened
+from .rows import opened
 
 MARK = b"PAR1"
 ROWS = 1024

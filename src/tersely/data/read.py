@@ -12,9 +12,8 @@ from typing import Any
 from ..errors import UserError, existing, nearest
 from . import clue, conll, glue, json, parquet, squad
 from .dataset import from_dataset
-from .lines import beginning, text_records
 from .locate import known_names, known_task, locate, plain, split_file, task_of
-from .rows import Rows
+from .rows import Rows, beginning, fields_of, text_records
 from .table import csv_records, is_header, tsv_records
 
 Record = Mapping[str, Any]
@@ -23,20 +22,20 @@ Placed = Iterator[tuple[int, Record]]
 
 @dataclass(frozen=True)
 class Format:
-    """How a kind of file is read: its reader, its suffixes, the options that mean something to it."""
+    """How a kind of file is read: its reader, its suffixes, and whether its first row may name the columns."""
 
     records: Callable[..., Placed]
     suffixes: tuple[str, ...]
-    options: tuple[str, ...] = ()
+    has_header: bool = False
 
 
 FORMATS: Mapping[str, Format] = {
-    "csv": Format(csv_records, (".csv",), ("header", "delimiter")),
-    "tsv": Format(tsv_records, (".tsv", ".tab"), ("header",)),
+    "csv": Format(csv_records, (".csv",), has_header=True),
+    "tsv": Format(tsv_records, (".tsv", ".tab"), has_header=True),
     "json": Format(json.records, (".json",)),
     "jsonl": Format(json.line_records, (".jsonl", ".ndjson")),
     "parquet": Format(parquet.records, (".parquet",)),
-    "conll": Format(conll.records, (".conll", ".bio", ".iob", ".bmes", ".bioes"), ("word_column", "tag_column")),
+    "conll": Format(conll.records, (".conll", ".bio", ".iob", ".bmes", ".bioes")),
     "text": Format(text_records, ()),
 }
 TAG = re.compile(r"O|[BIESMLU]([-_].+)?")
@@ -47,9 +46,6 @@ def read(
     *,
     format: str | None = None,
     header: bool | None = None,
-    delimiter: str | None = None,
-    word_column: int | None = None,
-    tag_column: int | None = None,
     dataset: str | None = None,
     split: str | None = None,
 ) -> Rows:
@@ -68,8 +64,7 @@ def read(
     if split is not None and not file.is_dir():
         raise UserError("The 'split' option needs a folder; this is a file.", where=str(file), hint="Leave it out.")
     file = file if split is None else split_file(file, split)
-    options = {"header": header, "delimiter": delimiter, "word_column": word_column, "tag_column": tag_column}
-    rows = Rows.collect(str(file), iter_records(file, format=format, dataset=dataset, **options))
+    rows = Rows.collect(str(file), iter_records(file, format=format, header=header, dataset=dataset))
     if not rows:
         raise UserError("The file holds no rows.", where=str(file))
     return rows
@@ -93,17 +88,16 @@ def rows_of(source: RowSource, header: bool | None = None) -> Rows:
 
 
 def iter_records(
-    path: str | Path, *, format: str | None = None, dataset: str | None = None, **options: bool | str | int | None
+    path: str | Path, *, format: str | None = None, header: bool | None = None, dataset: str | None = None
 ) -> Placed:
     """Give (line, record) one by one, as `read` would; files that can be streamed are."""
     path = Path(path)
     kind = format or format_of(path)
     if kind not in FORMATS:
         raise UserError(f"There is no format '{kind}'.", where=str(path), hint=nearest(kind, FORMATS))
-    are_set = {name: value for name, value in options.items() if value is not None}
-    for name in are_set.keys() - set(FORMATS[kind].options):
-        raise UserError(f"The '{name}' option means nothing to {kind} files.", where=str(path), hint="Leave it out.")
-    records = FORMATS[kind].records(path, **are_set)
+    if header is not None and not FORMATS[kind].has_header:
+        raise UserError(f"The 'header' option means nothing to {kind} files.", where=str(path), hint="Leave it out.")
+    records = FORMATS[kind].records(path) if header is None else FORMATS[kind].records(path, header)
     first = next(records, None)
     if first is None:
         return iter(())
@@ -139,7 +133,7 @@ def guessed(start: str, tsv: bool) -> str:
         return "json"
     rows = start.rstrip().replace("\r\n", "\n").split("\n")
     full = [row for row in rows if row.strip() and not row.startswith(("# ", conll.DOCUMENT))]
-    fields = [conll.fields_of(row, "\t" in row) for row in full]
+    fields = [fields_of(row, "\t" in row) for row in full]
     tagged = bool(full) and all(len(row) > 1 and TAG.fullmatch(row[-1].strip()) for row in fields)
     if tagged and (not tsv or len(full) < len(rows)):
         return "conll"
@@ -152,32 +146,56 @@ def named(records: Placed, first: Record, dataset: str, source: str) -> Placed:
     """Apply the rule of the data set that the user names: text, text_pair, label come out."""
     task = known_task(dataset)
     if task is not None and task in clue.RULES:
-        rule = clue.RULES[task]
-        return clue.agreed(((line, rule(record, f"{source}:{line}")) for line, record in records), source)
+        return clue.agreed(records, clue.RULES[task], source)
     if task is not None:
-        columns = glue.recognise(first, task)
+        columns = glue_columns(first, task)
         if columns is None:
             what = f"The columns are not those of GLUE's {task}. Columns here: {', '.join(first)}."
             raise UserError(what, where=source, hint="Check the folder, or name the columns yourself.")
         return ((line, columns.canonical(record)) for line, record in records)
     if plain(task_of(dataset)) not in map(plain, known_names()):
         raise UserError(f"There is no data set '{dataset}'.", where="dataset", hint=nearest(dataset, known_names()))
-    return squad.located(records, source) if squad.is_squad(first) else records
+    return squad.located(records, source) if first.keys() >= squad.COLUMNS else records
 
 
 def recognised(records: Placed, first: Record, kind: str, source: str) -> Placed:
     """Add text, text_pair, label to files that are plainly GLUE's or CLUE's; check answers against offsets."""
-    if squad.is_squad(first):
+    if first.keys() >= squad.COLUMNS:
         return squad.located(records, source)
-    columns = glue.recognise(first) if kind == "tsv" else None
-    if columns is not None:
+    if kind == "tsv" and (columns := glue_columns(first)) is not None:
         return ((line, beside(columns.canonical(record), record)) for line, record in records)
-    task = clue.recognise(first) if kind in ("json", "jsonl") else None
-    if task is None:
-        return records
-    rule = clue.RULES[task]
-    both = ((line, beside(rule(record, f"{source}:{line}"), record)) for line, record in records)
-    return clue.agreed(both, source)
+    if kind in ("json", "jsonl") and (task := clue_task(first)) is not None:
+        rule = clue.RULES[task]
+        return clue.agreed(records, lambda record, where: beside(rule(record, where), record), source)
+    return records
+
+
+def glue_columns(record: Record, task: str | None = None) -> glue.GlueColumns | None:
+    """Find the columns of one of GLUE's files from its first record; `task` narrows the choice.
+
+    >>> glue_columns({"index": "0", "question": "Who?", "sentence": "He.", "label": "entailment"}).task
+    'qnli'
+    """
+    for known in glue.KNOWN:
+        marks = set(known.marks.split(","))
+        has_marks = marks <= record.keys() and all(record[name] in values for name, values in known.values.items())
+        if task in (None, known.task) and has_marks and (known.others is None or record.keys() <= marks | known.others):
+            return known
+    return None
+
+
+def clue_task(record: Record) -> str | None:
+    """Name the CLUE task whose records cannot be mistaken for plain ones.
+
+    >>> clue_task({"keyword": [], "abst": "", "label": "1"})
+    'csl'
+    """
+    if {"keyword", "abst"} <= record.keys():
+        return "csl"
+    target = record.get("target")
+    if "text" in record and isinstance(target, Mapping) and "span1_index" in target:
+        return "cluewsc2020"
+    return "ocnli" if {"sentence1", "sentence2", "genre", "prem_id"} <= record.keys() else None
 
 
 def beside(canonical: Record, record: Record) -> Record:

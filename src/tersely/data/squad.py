@@ -12,6 +12,8 @@ from ..errors import UserError
 log = logging.getLogger(__name__)
 
 Record = Mapping[str, Any]
+COLUMNS = {"question", "context", "answers"}
+"""What tells records of SQuAD from others."""
 
 
 def questions(articles: Iterable[tuple[int, Record]], text: str, source: str) -> Iterator[tuple[int, Record]]:
@@ -36,15 +38,6 @@ def questions(articles: Iterable[tuple[int, Record]], text: str, source: str) ->
                 if "answers" in asked or asked.get("is_impossible"):
                     record["answers"] = [] if asked.get("is_impossible") else asked["answers"]
                 yield line, record
-
-
-def is_squad(columns: Iterable[str]) -> bool:
-    """Tell records that hold a question, its context and answers.
-
-    >>> is_squad(["id", "question", "context", "answers"]), is_squad(["text", "label"])
-    (True, False)
-    """
-    return {"question", "context", "answers"} <= set(columns)
 
 
 def located(records: Iterable[tuple[int, Record]], source: str) -> Iterator[tuple[int, Record]]:

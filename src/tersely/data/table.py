@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from .lines import bare_lines, beginning, lines
+from .rows import bare_lines, beginning, lines
 
 log = logging.getLogger(__name__)
 
@@ -32,9 +32,7 @@ MOST = 1000
 """Different last fields beyond which they are no labels."""
 
 
-def csv_records(
-    path: Path, header: bool | None = None, delimiter: str | None = None
-) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def csv_records(path: Path, header: bool | None = None) -> Iterator[tuple[int, Mapping[str, Any]]]:
     r"""Give (line, record); the line is where the record starts, though a quoted field may span several.
 
     >>> import tempfile; file = Path(tempfile.mkdtemp()) / "a.csv"
@@ -42,9 +40,7 @@ def csv_records(
     >>> list(csv_records(file))
     [(2, {'text': 'good, really', 'label': '1'})]
     """
-    separator = _separator_of(path) if delimiter is None else delimiter
-    if len(separator) != 1 or separator in '\r\n"':
-        raise UserError(f"The 'delimiter' option must be one character, no quote or line end. Got {delimiter!r}.")
+    separator = _separator_of(path)
     return _named_fields(str(path), _csv_rows(path, separator), header, f"{separator!r} or quote")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..measure.check import BATCH
-from ..runtime.batches import pad, run
+from ..runtime.predictor import pad, run
 from ..tasks import Encoder, Feature, Task
 
 ROWS = 32

@@ -17,8 +17,8 @@ from ..artifact import Artifact, Graph
 from ..engines.engine import INPUTS, Engine
 from ..errors import Failure, UserError, wrong_option
 from ..progress import SILENT, Progress
-from ..runtime.batches import run
 from ..runtime.choose import Pair, offered_engines, pairs
+from ..runtime.predictor import run
 from ..tasks import Feature, Task, from_json
 
 FILE = "probe.npz"

@@ -15,8 +15,7 @@ import transformers
 from torch import nn
 
 from ..artifact import sha256
-from ..data.typed_json import fill
-from ..errors import UserError
+from ..errors import UserError, fill
 from ..tasks import task_of_class
 from .carve.model import model_class
 from .load import MANIFEST

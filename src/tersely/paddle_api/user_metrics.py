@@ -17,7 +17,7 @@ from transformers import EvalPrediction
 from ..engines.engine import Engine
 from ..engines.torch import TorchEngine
 from ..errors import UserError
-from ..runtime import batches
+from ..runtime.predictor import run
 from ..tasks.metrics import Metric
 from .datasets import TrainerRow
 from .user_loss import alone
@@ -104,7 +104,7 @@ class ComputedMetrics:
     ) -> ComputedMetrics:
         """The same with the number that chooses, seen on a few rows: the one wanted, the task's own, or the first."""
         features = [feature for index, row in enumerate(examples) for feature in row.features(index)]
-        found = self.numbers(examples, batches.run(TorchEngine(template), features, pad_id))
+        found = self.numbers(examples, run(TorchEngine(template), features, pad_id))
         chosen = wanted or (usual if usual in found else next(iter(found)))
         if chosen not in found:
             what = f"'compute_metrics' gives no '{chosen}'. It gives: {', '.join(found)}."

@@ -18,7 +18,7 @@ from ..quantize.observe import watch
 from ..quantize.ptq import PtqSettings, ptq
 from ..quantize.samples import Samples
 from ..quantize.targets import Targets, find_targets
-from ..runtime.batches import run
+from ..runtime.predictor import run
 from ..tasks import Feature
 from .model import FakeQuantized
 from .options import QatSettings

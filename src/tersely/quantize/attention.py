@@ -19,7 +19,7 @@ from ..graphs.write_emulated import write_emulated
 from ..graphs.write_qdq import write_qdq
 from ..measure.fidelity import mean_abs_logit_change
 from ..quant_map import QuantMap
-from ..runtime.batches import run
+from ..runtime.predictor import run
 from .ptq import Key
 from .samples import Samples
 

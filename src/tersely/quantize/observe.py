@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 
 from .. import engines
 from ..progress import SILENT, Progress
-from ..runtime.batches import cut, pad
+from ..runtime.predictor import cut, pad
 from ..tasks import Feature
 from .statistics import Statistics
 

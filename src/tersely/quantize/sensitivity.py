@@ -17,7 +17,7 @@ from ..graphs.write_onnxruntime import write_onnxruntime
 from ..measure.fidelity import mean_abs_logit_change
 from ..progress import SILENT, Progress
 from ..quant_map import QuantMap
-from ..runtime.batches import run
+from ..runtime.predictor import run
 from ..tasks import Feature
 
 # `--skip_layers auto` leaves a layer float that harms so many times as much as the median one, and whose share of the

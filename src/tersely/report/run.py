@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..data.typed_json import fill
-from ..errors import UserError, existing
+from ..errors import UserError, existing, fill
 
 RESULT = "result.json"
 

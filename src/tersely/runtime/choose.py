@@ -22,10 +22,9 @@ from typing import Any
 
 from .. import engines
 from ..artifact import MANIFEST, Artifact, Graph, sha256
-from ..data.typed_json import fill
 from ..engines.cpu import cpu, threads_or_all
 from ..engines.saturation import PRODUCTS, effective_class, saturates
-from ..errors import Failure, UserError
+from ..errors import Failure, UserError, fill
 
 FILE = "tune.json"
 

@@ -17,7 +17,7 @@ import numpy as np
 from ..engines import ENGINES
 from ..errors import UserError
 from ..runtime import Predictor
-from ..runtime.batches import pad
+from ..runtime.predictor import pad
 from ..tasks import Feature, Task
 from .request import Refusal
 from .server_options import Limits

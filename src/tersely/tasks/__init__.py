@@ -6,8 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, cast
 
-from ..data.typed_json import fill
-from ..errors import UserError, nearest
+from ..errors import UserError, fill, nearest
 from .encoder import Encoder
 from .own import Own
 from .question_answering import QuestionAnswering

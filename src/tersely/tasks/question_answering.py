@@ -14,7 +14,7 @@ from ..errors import UserError
 from . import metrics
 from .encoder import Encoder
 from .metrics import Metric
-from .task import Columns, Facts, Feature, Input, InputError, Logits, Loss, softmax, text_of
+from .task import Columns, Facts, Feature, Input, InputError, Logits, Loss, softmax
 from .wire import Wire
 from .wire.question_answering import AnswersWire
 
@@ -97,7 +97,7 @@ class QuestionAnswering:
             golds = record.get(answers) if answers and labelled else None
             if labelled and golds is None:
                 raise rows.error(index, "The question has no answers, so that it cannot be scored.")
-            texts = text_of(rows, index, question or ""), text_of(rows, index, context or "")
+            texts = rows.text(index, question or ""), rows.text(index, context or "")
             examples.append(QuestionExample(*texts, None if golds is None else _golds(rows, index, golds)))
         return examples
 

@@ -15,7 +15,7 @@ from ..errors import UserError, nearest
 from . import metrics
 from .encoder import Encoder
 from .metrics import Metric
-from .task import Columns, Facts, Feature, Input, InputError, Logits, Loss, softmax, text_of
+from .task import Columns, Facts, Feature, Input, InputError, Logits, Loss, softmax
 from .wire import Wire
 from .wire.sequence_classification import LabelsWire, LabelWire, NumberWire
 
@@ -150,8 +150,8 @@ class SequenceClassification:
         for index, record in enumerate(rows):
             value = record.get(label) if label else None
             gold = self._gold(rows, index, value) if labelled else None
-            second = text_of(rows, index, pair) if pair else None
-            examples.append(TextExample(text_of(rows, index, text), second, gold))
+            second = rows.text(index, pair) if pair else None
+            examples.append(TextExample(rows.text(index, text), second, gold))
         return examples
 
     def examples(self, inputs: Any) -> list[TextExample]:

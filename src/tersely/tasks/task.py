@@ -193,12 +193,3 @@ def softmax(logits: NDArray[Any], axis: int = -1) -> NDArray[np.float64]:
     shifted = np.asarray(logits, np.float64) - np.max(logits, axis=axis, keepdims=True)
     exponents = np.exp(shifted)
     return np.asarray(exponents / exponents.sum(axis=axis, keepdims=True))
-
-
-def text_of(rows: Rows, index: int, column: str) -> str:
-    """Read a text; None, numbers and the like are refused with their place."""
-    value = rows.records[index].get(column)
-    if not isinstance(value, str):
-        what = f"Column '{column}' must hold text. Got {'nothing' if value is None else type(value).__name__}."
-        raise rows.error(index, what, hint="Fill in or remove the row.")
-    return value

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from ..runtime.batches import pad
+from ..runtime.predictor import pad
 from ..tasks import Encoder, Feature, Task
 from ..tasks.task import IGNORED
 

@@ -22,7 +22,7 @@ from ...measure.check import BATCH, FILE, chooser, compare, read_probe, record_n
 from ...measure.score import Score, score
 from ...progress import SILENT, Progress
 from ...runtime import Predictor, open_encoder
-from ...runtime.batches import run
+from ...runtime.predictor import run
 from ...tasks import from_json
 from ..card import card, score_note
 

@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
-from ...data.typed_json import fill
-from ...errors import UserError
+from ...errors import UserError, fill
 
 VERSION = 2
 """Since version 2 a layer may have no heads or no neurons; version 1 is read too."""
