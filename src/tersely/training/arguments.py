@@ -13,8 +13,6 @@ from transformers import TrainingArguments
 
 from ..engines.cpu import cpu
 from ..errors import UserError, nearest, wrong_option
-from ..options.option import options_of
-from ..options.training import TrainingOptions
 
 DECIDED = {
     "eval_strategy": "Rows are scored whenever a checkpoint is saved: see --save_strategy.",
@@ -41,8 +39,11 @@ WITHOUT_EFFECT = {
 """Options of parts of the trainer that are not used here."""
 BATCH_SIZES = ("per_device_train_batch_size", "per_device_eval_batch_size")
 DEFAULTS: dict[str, Any] = {
-    name: options_of(TrainingOptions)[name].default
-    for name in ("learning_rate", "num_train_epochs", *BATCH_SIZES, "save_steps", "logging_steps")
+    **dict.fromkeys(BATCH_SIZES, 8),
+    "learning_rate": 5e-5,
+    "num_train_epochs": 3.0,
+    "save_steps": 100,
+    "logging_steps": 500,
 }
 """Of trainings from a teacher."""
 REFUSED = {

@@ -11,12 +11,17 @@ import numpy as np
 from ..data import RowSource, rows_of
 from ..deploy.systems import task_and_columns
 from ..errors import wrong_option
-from ..options.option import options_of
-from ..options.training import TrainingOptions
 from ..processes import together
 from ..progress import Progress, shown
 from .finetune import Finetuned, LabelledRows
 from .finetune import finetune as train_and_write
+
+USUAL = (
+    "num_train_epochs", "max_steps", "per_device_train_batch_size", "per_device_eval_batch_size",
+    "gradient_accumulation_steps", "learning_rate", "weight_decay", "warmup_steps", "warmup_ratio", "device", "optim",
+    "lr_scheduler_type", "save_steps", "logging_steps", "seed", "bf16",
+)  # fmt: skip
+"""Options of training that have a parameter of their own."""
 
 
 def finetune(
@@ -131,7 +136,7 @@ def finetune(
     """
     arguments = locals()
     options, columns = task_and_columns(arguments)
-    usual = {name: arguments[name] for name in options_of(TrainingOptions) if arguments.get(name) is not None}
+    usual = {name: arguments[name] for name in USUAL if arguments[name] is not None}
     training = {**usual, **(training_args or {})}
     if max_train_rows is not None and max_train_rows < 1:
         raise wrong_option("max_train_rows", f"must be at least 1. Got {max_train_rows}.")
