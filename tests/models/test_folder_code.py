@@ -20,7 +20,7 @@ from tersely.errors import UserError
 from tersely.models.folder import open_folder
 from tersely.tasks import SequenceClassification
 from tersely.tasks.options import TaskOptions
-from tersely.training.finetune import finetune
+from tersely.training.finetune import LabelledRows, finetune
 
 OWN = """
 from pathlib import Path
@@ -83,7 +83,8 @@ def pipeline(folder: Path) -> Any:
 
 def train(folder: Path) -> Any:
     rows = Rows("rows", ("text", "label"), ({"text": "a", "label": "x"}, {"text": "b", "label": "y"}), (1, 2))
-    return finetune(folder, rows, rows, folder.parent / "out", options=TaskOptions(task="sequence_classification"))
+    options = TaskOptions(task="sequence_classification")
+    return finetune(folder, LabelledRows(rows, rows), folder.parent / "out", options=options)
 
 
 @pytest.mark.parametrize("use", [open_folder, pipeline, train])

@@ -13,7 +13,7 @@ from tersely.errors import UserError
 from tersely.options.compress import CompressOptions
 from tersely.options.data import DataOptions
 from tersely.options.yaml import Asker, Config, read_config
-from tersely.options.yaml.sections import METHODS, SECTIONS
+from tersely.options.yaml.automatic import METHODS, SECTIONS
 from tersely.tasks.options import TaskOptions
 
 OPTIONS = [

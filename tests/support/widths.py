@@ -25,7 +25,7 @@ from tersely.tasks import Columns
 from tersely.tasks.options import TaskOptions
 from tersely.training.batches import Collator, FeatureDataset
 from tersely.training.checkpoints import KeepBest
-from tersely.training.finetune import finetune
+from tersely.training.finetune import LabelledRows, finetune
 from tersely.training.model_folder import save_carved
 from tersely.training.scored_trainer import Scorer
 from tersely.training.teacher import Teacher
@@ -40,7 +40,8 @@ def learnt(folder: Path, make: Callable[..., dict[str, Any]] = single, **fields:
     train, dev = jsonl(folder / "train.jsonl", made[:110]), jsonl(folder / "dev.jsonl", made[110:])
     encoder = tiny(folder / "encoder", layers=2, **fields)
     options = TaskOptions(task="sequence_classification", max_seq_length=LENGTH)
-    finetune(encoder, data.read(train), data.read(dev), folder / "model", options=options, training=LEARN)
+    both = LabelledRows(data.read(train), data.read(dev))
+    finetune(encoder, both, folder / "model", options=options, training=LEARN)
     return open_folder(folder / "model")
 
 

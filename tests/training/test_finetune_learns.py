@@ -39,7 +39,7 @@ from learnable import (
 from tersely.cli import main
 from tersely.data import read
 from tersely.tasks.options import TaskOptions
-from tersely.training.finetune import Finetuned, finetune
+from tersely.training.finetune import Finetuned, LabelledRows, finetune
 
 
 def train(
@@ -48,8 +48,7 @@ def train(
     model = tiny(tmp_path / "encoder", head)
     return finetune(
         model,
-        read(files[0]),
-        read(files[1]),
+        LabelledRows(read(files[0]), read(files[1])),
         tmp_path / "out",
         options=TaskOptions(task=task, max_seq_length=LENGTH),
         training={**LEARN, **more},
@@ -167,7 +166,8 @@ def test_notes_become_the_defaults_of_evaluate(tmp_path: Path, capsys: pytest.Ca
     files = split(tmp_path, single, tsv, "tsv")
     model = tiny(tmp_path / "encoder")
     options = TaskOptions(task="sequence_classification", max_seq_length=12, metric="mcc")
-    done = finetune(model, read(files[0]), read(files[1]), tmp_path / "out", options=options, training=LEARN)
+    data = LabelledRows(read(files[0]), read(files[1]))
+    done = finetune(model, data, tmp_path / "out", options=options, training=LEARN)
     code = main(["evaluate", "--model_name_or_path", str(done.folder), "--eval_file", str(files[1]), "--json"])
     shown = json.loads(capsys.readouterr().out)
     assert code == 0
@@ -184,8 +184,7 @@ def test_other_families_train(family: str, tmp_path: Path) -> None:
     model = tiny(tmp_path / "encoder", family=family, labels=3)
     done = finetune(
         model,
-        read(files[0]),
-        read(files[1]),
+        LabelledRows(read(files[0]), read(files[1])),
         tmp_path / "out",
         options=TaskOptions(task="sequence_classification", max_seq_length=LENGTH),
         training={"max_steps": 2},

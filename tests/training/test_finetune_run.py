@@ -30,7 +30,7 @@ from tersely.progress import Advance
 from tersely.tasks import Columns
 from tersely.tasks.options import TaskOptions
 from tersely.training.arguments import DECIDED, WITHOUT_EFFECT, checked
-from tersely.training.finetune import Finetuned, find_labels, finetune
+from tersely.training.finetune import Finetuned, LabelledRows, find_labels, finetune
 
 OPTIONS = TaskOptions(task="sequence_classification", max_seq_length=LENGTH)
 SHORT: dict[str, Any] = {"max_steps": 12, "save_steps": 4, "learning_rate": 3e-3}
@@ -73,8 +73,7 @@ def whole(place: Path) -> Finetuned:
 def run(place: Path, output: Path, progress: Any = None, train: str = "train.tsv", **training: Any) -> Finetuned:
     return finetune(
         place / "encoder",
-        read(place / train),
-        read(place / "dev.tsv"),
+        LabelledRows(read(place / train), read(place / "dev.tsv")),
         output,
         options=OPTIONS,
         training={**SHORT, **training},
@@ -309,14 +308,14 @@ def test_output_that_exists_is_refused_and_overwrite_replaces_own_files_only(pla
     with pytest.raises(UserError, match="exists and is not empty"):
         run(place, output, seed=9)
     assert weights(output) == before
-    rows = (read(place / "train.tsv"), read(place / "dev.tsv"))
+    rows = LabelledRows(read(place / "train.tsv"), read(place / "dev.tsv"))
     again: dict[str, Any] = {"options": OPTIONS, "training": {**SHORT, "seed": 9}, "overwrite": True}
     (output / "mine.txt").write_text("precious")
     with pytest.raises(UserError, match=r"did not write \(mine.txt\)"):
-        finetune(place / "encoder", *rows, output, **again)
+        finetune(place / "encoder", rows, output, **again)
     assert (output / "mine.txt").read_text() == "precious"
     (output / "mine.txt").unlink()
-    finetune(place / "encoder", *rows, output, **again)
+    finetune(place / "encoder", rows, output, **again)
     assert weights(output) != before
     assert left_behind(tmp_path) == ["out"]
 
@@ -386,8 +385,7 @@ def test_task_of_a_fine_tuned_model_is_kept_when_none_is_named(place: Path, tmp_
     first = run(place, tmp_path / "first", max_steps=1)
     second = finetune(
         first.folder,
-        read(place / "train.tsv"),
-        read(place / "dev.tsv"),
+        LabelledRows(read(place / "train.tsv"), read(place / "dev.tsv")),
         tmp_path / "second",
         options=TaskOptions(),
         training={"max_steps": 1},

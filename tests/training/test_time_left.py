@@ -21,7 +21,7 @@ from tersely import data, progress
 from tersely.prune import PruneSettings, TrainingRun, train_widths
 from tersely.qat import QatSettings, train_int8
 from tersely.tasks.options import TaskOptions
-from tersely.training.finetune import finetune
+from tersely.training.finetune import LabelledRows, finetune
 from tersely.training.scored_trainer import Pace
 from widths import examples, learnt
 
@@ -90,7 +90,7 @@ def finetuned(model: Any, work: Path, heard: Heard) -> None:
     parts = [data.read(model.path.parent / f"{part}.jsonl") for part in ("train", "dev")]
     options = TaskOptions(task="sequence_classification", max_seq_length=LENGTH)
     encoder = model.path.parent / "encoder"
-    finetune(encoder, *parts, work, options=options, training=TRAINING, progress=heard)
+    finetune(encoder, LabelledRows(*parts), work, options=options, training=TRAINING, progress=heard)
 
 
 def pruned(model: Any, work: Path, heard: Heard) -> None:

@@ -9,8 +9,7 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Literal, ParamSpec
 
-from ..data import from_dataset, read
-from ..data.rows import Rows
+from ..data import Rows, rows_of
 from ..errors import UserError, existing, nearest, wrong_option
 from ..options.compress import OPTIONS, CompressOptions
 from ..options.option import options_of
@@ -302,10 +301,6 @@ def _training_names() -> list[str]:
 
 def _reader(rows: Any, header: bool | None) -> Callable[[], Rows] | None:
     """What reads the rows of a file, or of objects in memory; a file that is not there is refused at once."""
-    if rows is None:
-        return None
-    if isinstance(rows, Rows):
-        return lambda: rows
     if isinstance(rows, (str, Path)):
-        return partial(read, existing(rows, "file"), header=header)
-    return partial(from_dataset, rows)
+        existing(rows, "file")
+    return None if rows is None else partial(rows_of, rows, header)

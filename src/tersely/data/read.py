@@ -81,7 +81,7 @@ def rows_of(source: RowSource, header: bool | None = None) -> Rows:
     ({'text': 'good', 'label': 'yes'},)
     """
     if isinstance(source, (str, Path)):
-        return read(existing(source, "file"), header=header)
+        return read(source, header=header)
     if isinstance(source, Rows):
         return source
     return source() if callable(source) else from_dataset(source)

@@ -12,19 +12,7 @@ from typing import Any, Literal
 from ..engines import ENGINES
 from ..errors import UserError, wrong_option
 from ..quantize.calibrators import CALIBRATORS
-from ..strategy import (
-    AT_RUN_TIME,
-    DYNABERT,
-    DYNAMIC,
-    EMBEDDINGS,
-    PRUNE_EMBEDDINGS,
-    PTQ,
-    QAT,
-    STEPS,
-    TRAINED,
-    Plan,
-    parse_all,
-)  # fmt: skip
+from ..strategy import AT_RUN_TIME, DYNABERT, DYNAMIC, EMBEDDINGS, PRUNE_EMBEDDINGS, PTQ, QAT, STEPS, Plan, parse_all
 from .option import option, options_of
 from .readers import none_or, number, one_of, path, several, share, text, whole, word_or
 
@@ -39,10 +27,9 @@ def _strategies(name: str, value: Any) -> tuple[str, ...]:
     return texts
 
 
-def _calibrator(name: str, value: Any) -> str:
+def _calibrator(name: str, value: Any) -> Any:
     """One of those in the table as it is now: a user's own may have come to it."""
-    found: str = one_of(*CALIBRATORS)(name, value)
-    return found
+    return one_of(*CALIBRATORS)(name, value)
 
 
 @dataclass(frozen=True)
@@ -194,7 +181,7 @@ class CompressOptions:
     def trained(self) -> tuple[str, ...]:
         """The steps of any strategy that train."""
         steps = {step for plan in self.plans() for step in plan.trained}
-        return tuple(step for step in TRAINED if step in steps)
+        return tuple(step for step in STEPS if step in steps)
 
     def losses(self, step: str) -> dict[str, Any]:
         """The losses of a step that trains: what was set, and its own default for what was not.
@@ -202,13 +189,9 @@ class CompressOptions:
         >>> CompressOptions(label_loss=0.5).losses("qat")
         {'distill_hidden': 0.0, 'distill_logits': 1.0, 'distill_temperature': 1.0, 'label_loss': 0.5}
         """
-        own = STEPS[step].losses
-        return {
-            "distill_hidden": own["distill_hidden"] if self.distill_hidden is None else self.distill_hidden,
-            "distill_logits": self.distill_logits,
-            "distill_temperature": self.distill_temperature,
-            "label_loss": own["label_loss"] if self.label_loss is None else self.label_loss,
-        }
+        names = ("distill_hidden", "distill_logits", "distill_temperature", "label_loss")
+        values = {name: getattr(self, name) for name in names}
+        return {name: STEPS[step].losses[name] if value is None else value for name, value in values.items()}
 
     def learns_from_labels(self, step: str) -> bool:
         """Whether a step that trains reads the labels of its rows: for its loss, or to see what matters."""

@@ -22,15 +22,14 @@ def resolve(options: CompressOptions, plans: Sequence[Plan]) -> tuple[tuple[Plan
     >>> plans[0].name, notes[0]
     ('dynamic', "ptq runs as dynamic: with '--activation_quantize_type abs_max' ranges are taken at run time.")
     """
+    because = f"with '--activation_quantize_type {AT_RUN_TIME}' ranges are taken at run time"
     notes, running = [], []
     for plan in plans:
-        real = plan
-        if plan.quantizer == PTQ and options.activation_type(plan) == AT_RUN_TIME:
+        real, at_run_time = plan, options.activation_type(plan) == AT_RUN_TIME
+        if plan.quantizer == PTQ and at_run_time:
             real = plan.with_quantizer(DYNAMIC)
-            because = f"with '--activation_quantize_type {AT_RUN_TIME}' ranges are taken at run time"
             notes.append(f"{plan.name} runs as {real.name}: {because}.")
-        if plan.quantizer == QAT and options.activation_type(plan) == AT_RUN_TIME:
-            because = f"with '--activation_quantize_type {AT_RUN_TIME}' ranges are taken at run time"
+        if plan.quantizer == QAT and at_run_time:
             notes.append(f"{plan.name} is exported as the graph of dynamic: {because}, and no clip is learnt.")
         running.append(real)
     return tuple(dict.fromkeys(running)), tuple(notes)
@@ -58,7 +57,8 @@ def check(
         _refuse("calibration_rows", "beside --batch_size_list and --batch_num_list, which say how many rows")
     if "moving_rate" in given and not any(options.activation_type(plan) == MOVING for plan in plans):
         _refuse("moving_rate", f"without --activation_quantize_type {MOVING}")
-    if "use_pact" in given and options.use_pact and not _learns_clips(options, plans):
+    clipped = [plan for plan in plans if touches("use_pact", [plan]) and options.activation_type(plan) != AT_RUN_TIME]
+    if "use_pact" in given and options.use_pact and not clipped:
         _refuse("use_pact", f"with --activation_quantize_type {AT_RUN_TIME}, which clips nothing")
     if "origin_tolerance" in given and options.origin_metric is None:
         _refuse("origin_tolerance", "without --origin_metric")
@@ -99,18 +99,14 @@ def _check_effect(options: CompressOptions, plans: Sequence[Plan], given: Abstra
                 because = f"with --activation_quantize_type {AT_RUN_TIME}, which is the graph of dynamic"
             _refuse(name, because, f"It is for {' or '.join(sorted(option.steps))}.", value)
     if options.skip_layers == ("auto",) and not any(plan.calibrates for plan in running):
-        because = f"with the strategy {strategies}"
-        _refuse("skip_layers", because, "Name patterns: auto is for ptq and qat.", options.skip_layers)
+        hint = "Name patterns: auto is for ptq and qat."
+        _refuse("skip_layers", f"with the strategy {strategies}", hint, options.skip_layers)
     if "distill_temperature" in given and options.distill_logits == 0:
         _refuse("distill_temperature", "with --distill_logits 0")
     losses = [options.losses(step) for step in options.trained()]
-    distils = any(one["distill_hidden"] or one["distill_logits"] for one in losses)
+    distils = any(weights["distill_hidden"] or weights["distill_logits"] for weights in losses)
     if options.teacher_model_name_or_path is not None and not distils:
         _refuse("teacher_model_name_or_path", "with --distill_hidden 0 and --distill_logits 0")
-
-
-def _learns_clips(options: CompressOptions, plans: Sequence[Plan]) -> bool:
-    return any(touches("use_pact", [plan]) and options.activation_type(plan) != AT_RUN_TIME for plan in plans)
 
 
 def check_training(training: Mapping[str, Any], plans: Sequence[Plan]) -> None:

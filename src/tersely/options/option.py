@@ -17,6 +17,8 @@ from .readers import Reader, number, one_of, text, whole, yes_or_no
 
 __all__ = ["Option", "option", "options_of"]
 
+UNIONS = (types.UnionType, typing.Union)
+
 
 @dataclasses.dataclass(frozen=True)
 class Option:
@@ -56,12 +58,11 @@ class Option:
     @property
     def kind(self) -> Any:
         """The plain type that a value has as a word: `str`, `int`, `float`, `bool` or `Fraction`."""
-        union = isinstance(self.element, types.UnionType) or typing.get_origin(self.element) is typing.Union
-        return str if union or typing.get_origin(self.element) is Literal else self.element
+        return str if typing.get_origin(self.element) in (*UNIONS, Literal) else self.element
 
-    def value(self, given: Any) -> Any:
+    def value(self, unread: Any) -> Any:
         """Read a value; None stands for itself where it is the default."""
-        return None if given is None and self.default is None else self.read(self.name, given)
+        return None if unread is None and self.default is None else self.read(self.name, unread)
 
     def acts_on(self, steps: typing.Collection[str]) -> bool:
         """Whether it has an effect on any of these steps."""
@@ -95,11 +96,11 @@ def _option(field: Any, hint: Any) -> Option:
     return dataclasses.replace(found, default_text=default_text, read=found.read if own else _reader(found, least))
 
 
-def _reader(one: Option, least: int | None) -> Reader:
+def _reader(option: Option, least: int | None) -> Reader:
     """What reads an option that says no more than its type."""
-    if typing.get_origin(one.element) is Literal:
-        return one_of(*typing.get_args(one.element))
-    return {bool: yes_or_no, int: whole(least), float: number()}.get(one.element, text)
+    if typing.get_origin(option.element) is Literal:
+        return one_of(*typing.get_args(option.element))
+    return {bool: yes_or_no, int: whole(least), float: number()}.get(option.element, text)
 
 
 def shown(value: Any) -> str:
@@ -117,7 +118,7 @@ def shown(value: Any) -> str:
 
 def _without_none(hint: Any) -> Any:
     """`int | None` is int."""
-    if not isinstance(hint, types.UnionType) and typing.get_origin(hint) is not typing.Union:
+    if typing.get_origin(hint) not in UNIONS:
         return hint
     parts = tuple(part for part in typing.get_args(hint) if part is not type(None))
     return parts[0] if len(parts) == 1 else typing.Union[parts]  # noqa: UP007 - made of a tuple

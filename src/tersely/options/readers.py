@@ -112,13 +112,13 @@ def share(name: str, value: Any) -> Fraction:
     >>> share("width_mult_list", "2/3"), share("width_mult_list", 0.1)
     (Fraction(2, 3), Fraction(1, 10))
     """
+    what = f"must hold fractions in (0, 1]. Got {_shown(value)}."
     try:
         found = Fraction(math.nan if isinstance(value, bool) else value if isinstance(value, Fraction) else str(value))
     except (ValueError, ZeroDivisionError):
-        what = f"must hold fractions in (0, 1]. Got {_shown(value)}."
         raise wrong_option(name, what, hint="Write them as 3/4 or 0.75.") from None
     if not 0 < found <= 1:
-        raise wrong_option(name, f"must hold fractions in (0, 1]. Got {_shown(value)}.")
+        raise wrong_option(name, what)
     return found
 
 
@@ -127,8 +127,7 @@ def word_or(words: tuple[str, ...], other: Reader) -> Reader:
     word = one_of(*words)
 
     def read(name: str, value: Any) -> Any:
-        is_word = value in words or (value is False and "off" in words)
-        if is_word:
+        if value in words or (value is False and "off" in words):
             return word(name, value)
         try:
             return other(name, value)
@@ -140,11 +139,7 @@ def word_or(words: tuple[str, ...], other: Reader) -> Reader:
 
 def none_or(other: Reader) -> Reader:
     """None, as a value or as the word, or what another reader takes."""
-
-    def read(name: str, value: Any) -> Any:
-        return None if value is None or value == "None" else other(name, value)
-
-    return read
+    return lambda name, value: None if value is None or value == "None" else other(name, value)
 
 
 def several(each: Reader, *, empty: bool = False) -> Reader:
@@ -163,10 +158,10 @@ def several(each: Reader, *, empty: bool = False) -> Reader:
         many = list(value) if isinstance(value, Iterable) else [value]
         if not many and not empty:
             raise wrong_option(name, "is empty.", hint="Leave it out or give it a value.")
-        found = tuple(each(name, one) for one in many)
-        for one in found:
-            if found.count(one) > 1:
-                raise wrong_option(name, f"holds {one} twice.")
+        found = tuple(each(name, element) for element in many)
+        for element in found:
+            if found.count(element) > 1:
+                raise wrong_option(name, f"holds {element} twice.")
         return found
 
     return read

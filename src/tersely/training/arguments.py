@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +37,11 @@ WITHOUT_EFFECT = {
     "hub_always_push", "hub_revision",
 }  # fmt: skip
 """Options of parts of the trainer that are not used here."""
+BATCH_SIZES = ("per_device_train_batch_size", "per_device_eval_batch_size")
 DEFAULTS: dict[str, Any] = {
+    **dict.fromkeys(BATCH_SIZES, 8),
     "learning_rate": 5e-5,
     "num_train_epochs": 3.0,
-    "per_device_train_batch_size": 8,
-    "per_device_eval_batch_size": 8,
     "save_steps": 100,
     "logging_steps": 500,
 }
@@ -58,16 +58,15 @@ REFUSED = {
 """Options that can have no effect on a training from a teacher, and why."""
 CHECKPOINTING = ("gradient_checkpointing", "activation_checkpointing")
 """One option: the second is its name from transformers 5.23 on, and the first goes with version 6."""
-AT_LEAST_ONE = (
-    "per_device_train_batch_size",
-    "per_device_eval_batch_size",
-    "gradient_accumulation_steps",
-    "logging_steps",
-    "save_steps",
+SEEDS, MAX_SEED = ("seed", "data_seed"), 2**32 - 1
+NOT_NEGATIVE = (*SEEDS, "weight_decay", "warmup_steps", "warmup_ratio", "max_grad_norm")
+BOUNDS: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
+    ((*BATCH_SIZES, "gradient_accumulation_steps", "logging_steps", "save_steps"), lambda x: x >= 1, "be at least 1"),
+    (("num_train_epochs", "learning_rate"), lambda x: x > 0, "be above 0"),
+    (NOT_NEGATIVE, lambda x: x >= 0, "not be negative"),
+    (SEEDS, lambda x: x <= MAX_SEED, f"be at most {MAX_SEED}"),
 )
-ABOVE_ZERO = ("num_train_epochs", "learning_rate")
-NOT_NEGATIVE = ("seed", "data_seed", "weight_decay", "warmup_steps", "warmup_ratio", "max_grad_norm")
-MAX_SEED = 2**32 - 1
+"""Of some options: what their values must be, in words too."""
 DEVICES = ("cpu", "gpu", "cuda")
 
 
@@ -79,27 +78,14 @@ def arguments_with(training: Mapping[str, Any], work: Path, **decided: Any) -> T
     """Put the options together with what a training decides for itself."""
     settings = {"per_device_eval_batch_size": 16, "logging_steps": 10, **checked(training)}
     if settings.get("bf16") and not cpu().bf16 and not torch.cuda.is_available():
-        raise wrong_option(
-            "bf16",
-            f"needs a CPU with bf16 instructions; this one ({cpu().name}) has none.",
-            hint="Leave it out: without them bf16 is slower than FP32.",
-        )
-    by_steps = settings.get("save_steps") is not None
-    settings.setdefault("save_strategy", "steps" if by_steps else "epoch")
-    settings["eval_strategy"] = settings["save_strategy"]
-    settings.setdefault("eval_steps", settings.get("save_steps"))
-    settings.setdefault("use_cpu", use_cpu(None))
-    settings.setdefault("dataloader_pin_memory", False)
-    settings.setdefault("report_to", [])
+        what = f"needs a CPU with bf16 instructions; this one ({cpu().name}) has none."
+        raise wrong_option("bf16", what, hint="Leave it out: without them bf16 is slower than FP32.")
+    every = settings.get("save_steps")
+    usual = {"save_strategy": "epoch" if every is None else "steps", "eval_steps": every, "use_cpu": use_cpu(None)}
+    settings = {**usual, "dataloader_pin_memory": False, "report_to": [], **settings}
+    decided |= {"save_total_limit": 1, "disable_tqdm": True, "remove_unused_columns": False}
     try:
-        return TrainingArguments(
-            output_dir=str(work),
-            save_total_limit=1,
-            disable_tqdm=True,
-            remove_unused_columns=False,
-            **decided,
-            **settings,
-        )
+        return TrainingArguments(output_dir=str(work), eval_strategy=settings["save_strategy"], **decided, **settings)
     except (TypeError, ValueError) as error:
         raise UserError(f"A training option cannot be taken: {error}") from None
 
@@ -175,11 +161,6 @@ def use_cpu(device: Any) -> bool:
 def _check(name: str, value: float) -> None:
     if not math.isfinite(value):
         raise wrong_option(name, f"must be a number. Got {value}.")
-    if name in AT_LEAST_ONE and value < 1:
-        raise wrong_option(name, f"must be at least 1. Got {value}.")
-    if name in ABOVE_ZERO and value <= 0:
-        raise wrong_option(name, f"must be above 0. Got {value}.")
-    if name in NOT_NEGATIVE and value < 0:
-        raise wrong_option(name, f"must not be negative. Got {value}.")
-    if name in ("seed", "data_seed") and value > MAX_SEED:
-        raise wrong_option(name, f"must be at most {MAX_SEED}. Got {value}.")
+    for names, fits, expected in BOUNDS:
+        if name in names and not fits(value):
+            raise wrong_option(name, f"must {expected}. Got {value}.")

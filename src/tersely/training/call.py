@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..data import Rows, RowSource, rows_of
+from ..data import RowSource, rows_of
 from ..deploy.systems import task_and_columns
 from ..errors import wrong_option
 from ..processes import together
 from ..progress import Progress, shown
-from .finetune import Finetuned
+from .finetune import Finetuned, LabelledRows
 from .finetune import finetune as train_and_write
 
 USUAL = (
@@ -143,24 +143,11 @@ def finetune(
 
     def train() -> Finetuned:
         rows, evaluation = rows_of(train_file, header), rows_of(eval_file, header)
-        if max_train_rows is not None:
-            rows = _sample(rows, max_train_rows, training.get("seed", 42))
-        return train_and_write(
-            model,
-            rows,
-            evaluation,
-            output_dir,
-            options=options,
-            columns=columns,
-            training=training,
-            overwrite=overwrite,
-            progress=shown(progress),
-        )
+        if max_train_rows is not None:  # drawn by the seed, in their order
+            drawn = np.random.default_rng(training.get("seed", 42)).permutation(len(rows))[:max_train_rows]
+            rows = rows.select(sorted(int(i) for i in drawn))
+        data = LabelledRows(rows, evaluation, columns)
+        bar = shown(progress)
+        return train_and_write(model, data, output_dir, options, training, overwrite=overwrite, progress=bar)
 
     return together(train)
-
-
-def _sample(rows: Rows, count: int, seed: int) -> Rows:
-    """Draw some rows by seed, in their order."""
-    chosen = np.random.default_rng(seed).permutation(len(rows))[:count]
-    return rows.select(sorted(int(i) for i in chosen))

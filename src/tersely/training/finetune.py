@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from transformers import AutoConfig, PreTrainedModel, TrainingArguments, set_seed
+from transformers import AutoConfig, PreTrainedModel, set_seed
 
 from .. import __version__, tasks
 from ..atomic import atomic_folder, check_destination
@@ -47,15 +47,22 @@ class Finetuned:
     steps: int
 
 
+@dataclass(frozen=True)
+class LabelledRows:
+    """Rows that train, rows that choose the checkpoint and score it, and which of their columns hold what."""
+
+    train: Rows
+    evaluation: Rows
+    columns: Columns = field(default_factory=Columns)
+
+
 def finetune(
-    model_name_or_path: str | Path,
-    train: Rows,
-    evaluation: Rows,
+    model: str | Path,
+    rows: LabelledRows,
     output_dir: str | Path,
-    *,
     options: TaskOptions,
-    columns: Columns | None = None,
     training: Mapping[str, Any] | None = None,
+    *,
     overwrite: bool = False,
     progress: Progress = SILENT,
 ) -> Finetuned:
@@ -68,14 +75,12 @@ def finetune(
     work = work_folder(output)
     forget_finished(work, output)
     check_destination(output, overwrite=overwrite)
-    columns = columns or Columns()
-    config = folder.read_config(model_name_or_path)
-    task = _task(model_name_or_path, config, train, columns, options)
-    encoder = folder.read_encoder(model_name_or_path, config)
-    examples = task.read(train, columns, labelled=True)
-    scorer = Scorer(task, encoder, task.read(evaluation, columns, labelled=True))
-    done = on_all(_train, model_name_or_path, examples, scorer, training or {}, work, progress=progress)
-    _write(done, model_name_or_path, task, output, overwrite)
+    config = folder.read_config(model)
+    task = _task(model, config, rows, options)
+    encoder = folder.read_encoder(model, config)
+    examples, held_out = (task.read(part, rows.columns, labelled=True) for part in (rows.train, rows.evaluation))
+    done = on_all(_train, model, examples, Scorer(task, encoder, held_out), training or {}, work, progress=progress)
+    _write(done, model, task, output, overwrite)
     shutil.rmtree(work, ignore_errors=True)
     return Finetuned(output, task, done.score, done.steps)
 
@@ -100,7 +105,9 @@ def _train(
     """Train as the best checkpoint has it; on every process the same."""
     task, encoder = scorer.task, scorer.encoder
     with isolated():
-        arguments = _arguments(training, task, work)
+        best = {"metric_for_best_model": f"eval_{task.metric}", "load_best_model_at_end": True}
+        greater = task.metrics[task.metric].greater_is_better
+        arguments = arguments_with(training, work, **best, greater_is_better=greater)
         set_seed(arguments.seed)
         model = _model(path, task)
         check_finite(model, str(path))
@@ -135,18 +142,7 @@ class TaskTrainer(ScoredTrainer):
         return self.tell({f"{metric_key_prefix}_{name}": value for name, value in scored.metrics.items()})
 
 
-def _arguments(training: Mapping[str, Any], task: Task, work: Path) -> TrainingArguments:
-    """The options together with what fine-tuning decides for itself."""
-    return arguments_with(
-        training,
-        work,
-        load_best_model_at_end=True,
-        metric_for_best_model=f"eval_{task.metric}",
-        greater_is_better=task.metrics[task.metric].greater_is_better,
-    )
-
-
-def _task(path: str | Path, config: Mapping[str, Any], rows: Rows, columns: Columns, options: TaskOptions) -> Task:
+def _task(path: str | Path, config: Mapping[str, Any], rows: LabelledRows, options: TaskOptions) -> Task:
     """The task that was asked for with the labels of the rows, or the one that the model has already."""
     if options.task is None:
         if not any(tasks.task_of_class(name) for name in config.get("architectures") or ()):
@@ -156,7 +152,7 @@ def _task(path: str | Path, config: Mapping[str, Any], rows: Rows, columns: Colu
     name, problem = tasks.kinds()[options.task]
     settings: dict[str, Any] = {}
     if "labels" in tasks.settings_of(name):
-        settings["labels"] = find_labels(rows, columns, name, problem)
+        settings["labels"] = find_labels(rows.train, rows.columns, name, problem)
     if problem:
         settings["problem"] = problem
     return folder.make_task(name, settings, replace(options, task=None), config)
@@ -183,6 +179,7 @@ def find_labels(rows: Rows, columns: Columns, task: str, problem: str | None) ->
             if isinstance(record.get(column), (list, tuple)):
                 hint = "For several labels a row use --task multi_label_classification."
                 raise rows.error(index, "The label is a list.", hint=hint)
+        # Blanks around a label are not part of it, as for the task that reads it.
         rows = rows.map(lambda record: {column: _stripped(record.get(column))}, [column])
     found = discover_labels(rows, column, None if tags else labels_beside(rows.source))
     if len(found) < 2 and problem != MULTI:
@@ -191,7 +188,6 @@ def find_labels(rows: Rows, columns: Columns, task: str, problem: str | None) ->
 
 
 def _stripped(label: Any) -> Any:
-    """Blanks around a label are not part of it, as for the task that reads it."""
     return label.strip() if isinstance(label, str) else label
 
 
@@ -200,8 +196,8 @@ def _model(path: str | Path, task: Task) -> PreTrainedModel:
     if task.labels:
         names["id2label"] = dict(enumerate(task.labels))
         names["label2id"] = {label: index for index, label in enumerate(task.labels)}
-    if problem := getattr(task, "problem", None):
-        names["problem_type"] = problem
+    if task.facts.answers_for == "row":
+        names["problem_type"] = task.loss
     try:
         config = AutoConfig.from_pretrained(str(path), local_files_only=True, trust_remote_code=False, **names)
         kind = getattr(transformers, f"AutoModelFor{task.facts.head}")

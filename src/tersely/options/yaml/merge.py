@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from ...errors import UserError, nearest, wrong_option
 from ...strategy import Plan, parse_all
@@ -16,17 +16,15 @@ from ..compress import CompressOptions
 from ..effects import touches, trains
 from ..flags import strategies, truth
 from ..option import options_of
-from .setting import Config, Setting
+from .document import Config, Setting
 
 INSTEAD: dict[str, tuple[str, ...]] = {
     "calibration_rows": ("batch_size_list", "batch_num_list"),
-    "batch_size_list": ("calibration_rows",),
-    "batch_num_list": ("calibration_rows",),
+    **dict.fromkeys(("batch_size_list", "batch_num_list"), ("calibration_rows",)),
     "warmup_steps": ("warmup_ratio",),
     "warmup_ratio": ("warmup_steps",),
     "num_train_epochs": ("max_steps",),
-    "train_file": ("dataset",),
-    "eval_file": ("dataset",),
+    **dict.fromkeys(("train_file", "eval_file"), ("dataset",)),
     "dataset": ("train_file", "eval_file"),
     "use_cpu": ("device",),
     "device": ("use_cpu",),
@@ -52,11 +50,10 @@ def which_config(
 
 @dataclass(frozen=True)
 class Flags:
-    """A parser's flags by option; `check` says what else is wrong with a setting, `repeated` has a flag a word."""
+    """A parser's flags by option; `check` says what else is wrong with a setting."""
 
     parser: argparse.ArgumentParser
     check: Callable[[Setting], None] = lambda setting: None
-    repeated: Collection[str] = field(default=("strategy",))
 
     def action(self, option: str) -> argparse.Action | None:
         """What the parser does with an option; None where it does not know it."""
@@ -64,9 +61,9 @@ class Flags:
         return found
 
     def takes_several(self, option: str) -> bool:
-        """Whether the flag takes a list."""
+        """Whether the flag takes a list; that of strategies is repeated instead."""
         action = self.action(option)
-        return action is not None and action.nargs in ("+", "*") and option not in self.repeated
+        return action is not None and action.nargs in ("+", "*") and option != "strategy"
 
     def typed(self, words: Sequence[str]) -> set[str]:
         """The options that were typed, an alias as the option that it stands for."""
@@ -77,7 +74,7 @@ class Flags:
 def beside(config: Config, words: Sequence[str], flags: Flags) -> Config:
     """What of the file counts beside what was typed."""
     typed = flags.typed(words)
-    untyped = {name: one for name, one in config.settings.items() if name not in typed}
+    untyped = {name: setting for name, setting in config.settings.items() if name not in typed}
     instead = {other: f"--{name} was typed" for name in sorted(typed) for other in INSTEAD.get(name, ())}
     return replace(config, settings=untyped).without(instead)
 
@@ -115,51 +112,46 @@ def _plans(config: Config, typed: list[list[str]] | None) -> tuple[Plan, ...]:
 
 def as_words(config: Config, flags: Flags) -> list[str]:
     """The settings as they would be typed, each checked."""
-    said: list[str] = []
+    typed: list[str] = []
     for setting in config.settings.values():
         try:
-            meant = _split(setting, flags)
-            said += _words(meant, flags)
-            flags.check(meant)
+            typed += _words(setting, flags)
         except UserError as error:
             raise UserError(error.what, where=setting.where, hint=error.hint) from None
-    return said
-
-
-def _split(setting: Setting, flags: Flags) -> Setting:
-    """A text for a list is its words, as a shell has it."""
-    if len(setting.words) == 1 and flags.takes_several(setting.option):
-        return replace(setting, words=tuple(word for word in re.split(r"[,\s]+", setting.words[0]) if word))
-    return setting
+    return typed
 
 
 def _words(setting: Setting, flags: Flags) -> list[str]:
     flag, words, action = f"--{setting.option}", setting.words, flags.action(setting.option)
-    if setting.option in flags.repeated:
-        return [f"{flag}={word}" for word in words]
-    if flags.takes_several(setting.option):
-        return [flag, *(_checked(word, setting, action) for word in words)]
-    if len(words) != 1:
+    if setting.option == "strategy":
+        typed = [f"{flag}={word}" for word in words]
+    elif flags.takes_several(setting.option):
+        if len(words) == 1:  # a text is its words, as a shell has it
+            words = tuple(word for word in re.split(r"[,\s]+", words[0]) if word)
+        typed = [flag, *(_checked(word, setting.option, action) for word in words)]
+    elif len(words) != 1:
         raise UserError(f"The '{flag}' option takes one value. Got {len(words)}.")
-    if action is not None and action.nargs == 0:
-        return [flag] if _read(truth, words[0], setting) else []
-    return [f"{flag}={_checked(words[0], setting, action)}"]
+    elif action is not None and action.nargs == 0:
+        typed = [flag] if _read(truth, words[0], setting.option) else []
+    else:
+        typed = [f"{flag}={_checked(words[0], setting.option, action)}"]
+    flags.check(replace(setting, words=words))
+    return typed
 
 
-def _checked(word: str, setting: Setting, action: argparse.Action | None) -> str:
-    if action is not None:
-        value = _read(action.type, word, setting) if callable(action.type) else word
-        if action.choices is not None and value not in action.choices:
-            hint = nearest(word, map(str, action.choices))
-            raise wrong_option(setting.option, f"cannot be '{word}'.", hint=hint)
+def _checked(word: str, option: str, action: argparse.Action | None) -> str:
+    """The word, if the parser will take it."""
+    value = _read(action.type, word, option) if action is not None and callable(action.type) else word
+    if action is not None and action.choices is not None and value not in action.choices:
+        raise wrong_option(option, f"cannot be '{word}'.", hint=nearest(word, map(str, action.choices)))
     return word
 
 
-def _read(type_: Callable[[str], object], word: str, setting: Setting) -> object:
+def _read(type_: Callable[[str], object], word: str, option: str) -> object:
     try:
         return type_(word)
     except argparse.ArgumentTypeError as error:
-        raise UserError(f"The '--{setting.option}' option: {error}.", option=setting.option) from None
+        raise UserError(f"The '--{option}' option: {error}.", option=option) from None
     except (TypeError, ValueError):
         kind = {int: "a whole number", float: "a number"}.get(type_, "something else")  # type: ignore[call-overload]
-        raise wrong_option(setting.option, f"must be {kind}. Got '{word}'.") from None
+        raise wrong_option(option, f"must be {kind}. Got '{word}'.") from None
