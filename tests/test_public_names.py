@@ -98,24 +98,3 @@ def test_progress_shows_on_a_terminal_by_default_and_false_is_silent(monkeypatch
     assert shown(False) is SILENT
     own = Plain()
     assert shown(own) is own
-
-
-@pytest.mark.slow
-def test_types_find_what_is_wrong_with_a_call(tmp_path):
-    """As an editor would: misspelt names, wrong types, a missing option."""
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import tersely\n"
-        "tersely.evaluate('model', eval_file='dev.tsv', thread=1)\n"
-        "tersely.evaluate('model', eval_file=3)\n"
-        "tersely.export('model')\n"
-        "tersely.export('model', output_dir='out', input_dtype='int16')\n"
-        "tersely.benchmark('model', batch_sizes='1 16', seconds='two')\n"
-        "tersely.finetune('model', output_dir='out', train_file='t', eval_file='e', training_args=3)\n"
-        "tersely.evaluate('model', eval_file='dev.tsv', threads=1, metric='f1', progress=False).value + 1.0\n"
-    )
-    source = str(Path(tersely.__file__).parents[1])
-    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--config-file=", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, env={"MYPYPATH": source, "PATH": ""}, cwd=tmp_path)
-    lines = {int(found) for found in re.findall(r"script\.py:(\d+): error", done.stdout)}
-    assert lines == {2, 3, 4, 5, 6, 7}, done.stdout + done.stderr

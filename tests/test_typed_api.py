@@ -1,4 +1,4 @@
-"""What mypy finds in a script that calls `tersely.compress` and `CompressionArguments` wrongly."""
+"""What mypy finds in a script that calls the public functions and `CompressionArguments` wrongly."""
 
 from __future__ import annotations
 
@@ -29,6 +29,13 @@ faster: str = right.speeds  # wrong: type of a result
 arguments = tersely.CompressionArguments("out", strategy="ptq", round_type="adaround", algo_list="mse", device="cpu")
 tersely.CompressionArguments("out", calibration_rows="many")  # wrong: type
 tersely.CompressionArguments("out", cpu_classes="avx2")  # wrong: choice
+tersely.evaluate("model", eval_file="dev.tsv", thread=1)  # wrong: name
+tersely.evaluate("model", eval_file=3)  # wrong: type
+tersely.export("model")  # wrong: no output_dir
+tersely.export("model", output_dir="out", input_dtype="int16")  # wrong: choice
+tersely.benchmark("model", batch_sizes="1 16", seconds="two")  # wrong: type
+tersely.finetune("model", output_dir="out", train_file="t", eval_file="e", training_args=3)  # wrong: type
+tersely.evaluate("model", eval_file="dev.tsv", threads=1, metric="f1", progress=False).value + 1.0
 """
 
 
@@ -41,5 +48,5 @@ def test_mypy_finds_every_mistake_of_a_script_and_no_other(tmp_path: Path) -> No
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
     found = {int(line) for line in re.findall(r"(?m)^script\.py:(\d+): error:", done.stdout)}
     wrong = {number for number, line in enumerate(SCRIPT.splitlines(), 1) if "# wrong" in line}
-    assert len(wrong) == 7
+    assert len(wrong) == 13
     assert found == wrong, done.stdout + done.stderr

@@ -113,6 +113,7 @@ def test_table_tells_what_was_left_out_and_what_is_the_same(tersely: Tersely, pl
     content = json.loads((tmp_path / "out" / "result.json").read_text())
     assert content["screened_out"]
     assert f"Left out after a look at a few rows: {content['screened_out'][0]['name']}" in shown.out
+    assert content["same"]
     for name, twin in content["same"].items():
         assert f"{name} is the same as {twin}." in shown.out
     assert ("scored here with exact sums in floats" in shown.out) == content["candidates"][0]["emulated"]
@@ -193,7 +194,7 @@ def test_model_folder_of_each_task(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["deberta_v2", "albert"])
+@pytest.mark.parametrize("family", [pytest.param("deberta_v2", marks=pytest.mark.long), "albert"])
 def test_model_folder_of_other_families(family: str, tersely: Tersely, tmp_path: Path) -> None:
     folder = build(tmp_path / "model", family, hidden=64, layers=2)
     shown = tersely(

@@ -139,10 +139,14 @@ def run(given: dict[str, Any], kind: str, plans: Iterable[Plan], output: Path) -
     assert answer is not None
 
 
+QUICK = ("single", "token_classification", "question_answering")
+"""Tasks on which each two choices are tried; on the others all are, at length."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", QUICK)
 def test_each_two_choices_work_together(kind: str, built: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
-    plans = [plan for plan, one in covering(matrix()) if one == kind]
+    plans = [plan for plan, one in covering([pair for pair in matrix() if pair[1] in QUICK]) if one == kind]
     run(built(kind), kind, plans, tmp_path / "out")
 
 

@@ -60,8 +60,8 @@ def trained_a_little(one: Subject, quantized) -> None:
         quantized.fold()
 
 
-LIKE_ANOTHER = {"xlm_roberta", "camembert", "ernie", "electra", "mpnet"}
-"""Their linear layers lie as those of bert or roberta do."""
+LIKE_ANOTHER = {"roberta", "xlm_roberta", "camembert", "ernie", "electra", "mpnet", "distilbert", "deberta_v2"}
+"""Their linear layers lie as those of bert do."""
 EVERY = [
     pytest.param(family, marks=pytest.mark.long if family in LIKE_ANOTHER else pytest.mark.slow) for family in FAMILIES
 ]

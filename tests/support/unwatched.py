@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
-REPEATING = tuple(f"tests/{name}/" for name in ("compression", "engines", "families", "graphs", "prune", "runtime"))
+REPEATING = tuple(
+    f"tests/{name}/" for name in ("compression", "engines", "models", "graphs", "prune", "qat", "runtime")
+)
 """Where slow tests run on other families, tasks or engines what quick tests run on one."""
 
 
