@@ -34,9 +34,10 @@ def allocate(sublayers: Sequence[Levels], budget: float) -> list[int]:
 
     Time that is not needed is not used up: of equal harms the quickest.
 
-    >>> both = [Levels((0, 1, 2), np.array([0.0, 1.0, 2.0]), np.array([harm, 1.0, 0.0])) for harm in (3.0, 9.0)]
-    >>> allocate(both, budget=3.0), allocate(both, budget=2.0)
-    ([1, 2], [0, 2])
+    >>> times = np.array([0.0, 1.0, 2.0])
+    >>> both = [Levels((0, 1, 2), times, np.array([harm, 1.0, 0.0])) for harm in (1.5, 9.0)]
+    >>> allocate(both, budget=4.0), allocate(both, budget=2.0)
+    ([2, 2], [0, 2])
     """
     least = sum(float(one.seconds.min()) for one in sublayers)
     if least > budget:
