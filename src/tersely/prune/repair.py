@@ -16,7 +16,8 @@ import torch
 from torch import nn
 
 from ..models.carve.places import HEADS, NEURONS
-from ..models.families import Family, Stacked
+from ..models.families import Family
+from ..models.families.family import path_and_times
 from ..progress import SILENT, Progress
 from .passage import Passage, Seen, real_positions
 from .sample import Inputs, Sample
@@ -192,8 +193,7 @@ class _Repair:
         return seen.inputs[self._ffn_in(passage, block)]
 
     def _ffn_in(self, passage: Passage, block: int) -> str:
-        part = self.family.ffn_in[0]
-        return f"{passage.places.blocks[block]}.{part.path if isinstance(part, Stacked) else part}"
+        return f"{passage.places.blocks[block]}.{path_and_times(self.family.ffn_in[0])[0]}"
 
     def _mask(self, inputs: Inputs, block: int) -> torch.Tensor:
         last = block + 1 == len(self.student.places.blocks) and not self.family.layers_share_weights

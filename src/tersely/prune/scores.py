@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 
 from ..models.carve import Places
 from ..models.carve.places import HEADS
+from ..models.carve.shape import neuron_step
 from .importance import Importance
-
-FINE, COARSE, LARGE = 8, 64, 512
-"""Neurons go in steps of 64, which kernels like, where there are 512 or more; else of 8."""
 
 
 @dataclass(frozen=True)
@@ -30,5 +28,5 @@ def level_units(unit: str, block: int, places: Places) -> tuple[int, ...]:
     All of them is a level whether or not it is a multiple of the step.
     """
     count = places.count(unit, block)
-    step = 1 if unit == HEADS else COARSE if count >= LARGE else FINE
+    step = 1 if unit == HEADS else neuron_step(count)
     return (*range(0, count, step), count)

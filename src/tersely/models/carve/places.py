@@ -12,6 +12,7 @@ from torch import nn
 
 from ...errors import UserError
 from ..families import Family, Stacked
+from ..families.family import path_and_times
 from .shape import Shape
 
 HEADS, NEURONS = "heads", "neurons"
@@ -108,12 +109,11 @@ class _Block:
         yield Cut(f"{self.name}.{family.ffn_out}.weight", 1, NEURONS, self.number, 1, self.neurons, 1)
 
     def has(self, part: str | Stacked) -> bool:
-        path = part.path if isinstance(part, Stacked) else part
-        return find_module(self.model, f"{self.name}.{path}") is not None
+        return find_module(self.model, f"{self.name}.{path_and_times(part)[0]}") is not None
 
     def outputs(self, parts: tuple[str | Stacked, ...], unit: str, count: int, size: int) -> Iterator[Cut]:
         for part in parts:
-            path, times = (part.path, part.times) if isinstance(part, Stacked) else (part, 1)
+            path, times = path_and_times(part)
             linear = self.linear(path)
             if linear.out_features != times * count * size:
                 expected = f"{times * count * size} ({f'{times} times ' if times > 1 else ''}{count} {unit} of {size})"

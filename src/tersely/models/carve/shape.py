@@ -94,8 +94,13 @@ def _heads(count: int, width: Fraction) -> int:
     return kept
 
 
+def neuron_step(count: int) -> int:
+    """Neurons go in steps of 64, which kernels like, where there are 512 or more; else of 8."""
+    return 64 if count >= 512 else 8
+
+
 def _neurons(count: int, width: Fraction) -> int:
-    step = 64 if count >= 512 else 8
+    step = neuron_step(count)
     return count if width == 1 else min(count, max(1, _half_up(width * count / step)) * step)
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from ..families import Family, Stacked
+from ..families.family import path_and_times
 from .empty import empty
 from .places import Places, find_module, locate, owner_and_name, slices, tensors
 from .shape import CONFIG_KEY, Shape
@@ -102,8 +103,7 @@ def _set_counts(model: nn.Module, places: Places, shape: Shape) -> None:
         layer, heads = f"{places.layers}.{block}", shape.heads[block]
         size = int(getattr(*owner_and_name(model, f"{layer}.{family.head_size}", family)))
         if heads == 0:
-            parts = (*family.attention_in, *(part for part in family.attention_in_if_there if _has(model, layer, part)))
-            _empty(model, layer, parts, family.attention_out, size)
+            _empty(model, layer, (*family.attention_in, *family.attention_in_if_there), family.attention_out, size)
             heads = 1  # one of zeros, that nobody reads, stands in
         if shape.ffn[block] == 0:
             _empty(model, layer, family.ffn_in, family.ffn_out, 1)
@@ -115,10 +115,8 @@ def _set_counts(model: nn.Module, places: Places, shape: Shape) -> None:
 def _empty(model: nn.Module, layer: str, inputs: tuple[str | Stacked, ...], output: str, stand_in: int) -> None:
     """Let the linear layers of a sublayer without units run."""
     for part in inputs:
-        path, times = (part.path, part.times) if isinstance(part, Stacked) else (part, 1)
-        empty(model.get_submodule(f"{layer}.{path}"), times * stand_in)
+        path, times = path_and_times(part)
+        linear = find_module(model, f"{layer}.{path}")
+        if linear is not None:  # some are there in some models only
+            empty(linear, times * stand_in)
     empty(model.get_submodule(f"{layer}.{output}"), None)
-
-
-def _has(model: nn.Module, layer: str, part: str | Stacked) -> bool:
-    return find_module(model, f"{layer}.{part.path if isinstance(part, Stacked) else part}") is not None

@@ -18,6 +18,15 @@ class Stacked:
     times: int
 
 
+def path_and_times(part: str | Stacked) -> tuple[str, int]:
+    """Where a linear layer lies, and how many are stacked in it.
+
+    >>> path_and_times("query"), path_and_times(Stacked("Wqkv", 3))
+    (('query', 1), ('Wqkv', 3))
+    """
+    return (part.path, part.times) if isinstance(part, Stacked) else (part, 1)
+
+
 @dataclass(frozen=True)
 class Family:
     """Where the parts of an encoder lie. `tersely.testing.check_family` proves a description on a model.
