@@ -33,9 +33,9 @@ ABOUT_ROWS = tuple(
 ARGS = re.compile(r"(?<=\n    Args:\n).*?(?=\n    Returns:\n)", re.DOTALL)
 START, END = "# generated from the options: make docs", "# end of generated"
 
-ACCEPTED = {Fraction: "str | float | Fraction", int: "int | str", str: "str"}
+ACCEPTED = {Fraction: "str | float | Fraction", float: "float | str", int: "int | str", str: "str"}
 """What an element of a list may be written as."""
-ALIASES = {"strategy": "Strategies", Fraction: "Shares", int: "Counts", str: "Texts"}
+ALIASES = {"strategy": "Strategies", Fraction: "Shares", float: "Numbers", int: "Counts", str: "Texts"}
 """Names in paddle_api/fields.py for what a list may be written as."""
 
 

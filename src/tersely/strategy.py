@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from .errors import UserError, nearest
 
-PRUNE_EMBEDDINGS, DYNABERT = "prune_embeddings", "dynabert"
+PRUNE_EMBEDDINGS, PRUNE, DYNABERT = "prune_embeddings", "prune", "dynabert"
 QAT, PTQ, DYNAMIC, EMBEDDINGS = "qat", "ptq", "dynamic", "embeddings"
 
 DEMANDS = ("nothing", "some rows", "train rows", "train and eval rows")
@@ -53,6 +53,7 @@ class Step:
 
 STEPS = {
     PRUNE_EMBEDDINGS: Step("train rows", prunes=True, reads_text=True),
+    PRUNE: Step("some rows", prunes=True),
     DYNABERT: Step("train and eval rows", prunes=True, losses={"distill_hidden": 0.1, "label_loss": 0.0}),
     QAT: Step("train and eval rows", ranges=MOVING, losses={"distill_hidden": 0.0, "label_loss": 1.0}),
     PTQ: Step("some rows", ranges=FIXED, takes_graph=True),
@@ -135,18 +136,23 @@ class Plan:
         return Plan(tuple(quantizer if step in QUANTIZERS else step for step in self.steps))
 
     def candidate(self, algo: str | None = None, rows: str | None = None, *, width: str | None = None) -> str:
-        """Folder name of what the plan makes: for `ptq` with the calibrator and its rows, for `dynabert` the width.
+        """Folder name of what the plan makes: for `ptq` with the calibrator and its rows, for what is pruned the width.
+
+        `width`: that of `dynabert`, or the speed-up that `prune` was asked for.
 
         >>> parse("ptq+embeddings").candidate("mse", "4_1"), parse("dynamic").candidate()
         ('mse4_1-embeddings', 'dynamic')
         >>> parse("dynabert+ptq+embeddings").candidate("mse", "4_1", width="width_mult_0.75")
         'width_mult_0.75-mse4_1-embeddings'
+        >>> parse("prune+dynabert+ptq").candidate("mse", "4_1", width="speedup_6")
+        'speedup_6-dynabert-mse4_1'
         """
         if self.quantizer == PTQ and (algo is None or rows is None):
             raise ValueError("A candidate of ptq is named after its calibrator and its rows.")
-        if DYNABERT in self.steps and width is None:
-            raise ValueError("A candidate of dynabert is named after its width.")
-        instead = {PTQ: f"{algo}{rows}", DYNABERT: str(width)}
+        shaped = next((step for step in (PRUNE, DYNABERT) if step in self.steps), None)
+        if shaped and width is None:
+            raise ValueError(f"A candidate of {shaped} is named after its width.")
+        instead = {PTQ: f"{algo}{rows}", shaped: str(width)}
         return "-".join(instead.get(step, step) for step in self.steps)
 
 

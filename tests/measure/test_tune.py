@@ -129,7 +129,7 @@ def test_bf16_that_the_engine_lacks_is_left_out_with_its_reason(tmp_path):
 
 
 def timed(threads, name, ratio):
-    return Cell(threads, 1, 8, Timing(name, "engine", 1.0, ratio, (ratio, ratio), 7))
+    return Cell(threads, 1, 8, Timing(name, "engine", 1.0, ratio, (ratio, ratio), 7, 1.0))
 
 
 @given(st.lists(st.lists(st.floats(0.1, 10), min_size=3, max_size=3), min_size=1, max_size=4), st.integers(0, 2))

@@ -45,12 +45,13 @@ def show(result: CompressionResult, output: Path) -> None:
 def _show_candidates(result: CompressionResult) -> None:
     fp32, counts = result.fp32, result.rows.counts
     head = ["", result.source.task.metric, "drop", "95 % interval", "same answer %", "|Δlogit|", "MB", "% of FP32"]
-    head += [*(f"× FP32, batch {batch}" for batch in fp32.seconds), "Pareto"]
+    head += [*(f"× FP32, batch {batch}" for batch in fp32.seconds), *(["× at target"] if result.setting else [])]
     first = ["FP32", _points(fp32.score), "", "", "", "", _megabytes(fp32.size), "100.0"]
-    rows = [[*first, *["1.00" for _ in fp32.seconds], ""]]
+    rows = [[*first, *["1.00" for _ in head[len(first) :]], ""]]
+    head.append("Pareto")
     for one in sorted(result.candidates, key=lambda one: one.name != result.best.name):
         rows.append([*_line(one, one.name == result.best.name, fp32.size), "*" if one.name in result.pareto else ""])
-    trained = f", {counts['train']} rows trained" if any(one.width or one.trained for one in result.parents) else ""
+    trained = f", {counts['train']} rows trained" if any(one.pruned or one.trained for one in result.parents) else ""
     calibrated = f", {counts['calibration']} rows calibrated" if counts["calibration"] else ""
     chosen = f"{counts['scoring']} {result.rows.chosen_on}"
     title = f"{result.source.model_name}: {chosen}{trained}{calibrated}; CPU class {cpu().cpu_class}"
@@ -59,6 +60,8 @@ def _show_candidates(result: CompressionResult) -> None:
     if len(set(fp32.engines.values())) == 1:
         used = next(iter(fp32.engines.values()))
     print(f"Scores and drops in points. × FP32: times as fast as the fastest FP32 engine ({used}), one thread.")
+    if (at := result.setting) is not None:
+        print(f"× at target: batch {at.batch}, length {at.length}, {threads_text(at.threads)}; it chooses.")
     print("Pareto *: no other candidate is as good in score, speed and size and better in one of them.")
     for name, twin in result.same.items():
         print(f"{name} is the same as {twin}.")
@@ -80,7 +83,7 @@ def _line(one: Measured, is_best: bool, fp32_size: int) -> list[str]:
         "" if change is None else f"{change:.4f}",
         _megabytes(one.size),
         f"{100 * one.size / fp32_size:.1f}",
-        *[f"{ratio:.2f}" for ratio, _, _ in one.speed.values()],
+        *[f"{ratio:.2f}" for ratio, _, _ in (*one.speed.values(), *([one.speedup] if one.speedup else []))],
     ]
 
 
@@ -92,8 +95,11 @@ def _show_pruned(result: CompressionResult) -> None:
             names = ", ".join(plan.candidate(width=parent.width) for plan in parent.plans)
             print(f"{names}: as trained for INT8 at step {parent.trained.step}, {score}.")
             continue
-        pruned, cut = parent.pruned, parent.vocabulary
-        if pruned is not None:
+        pruned, cut, shot = parent.pruned, parent.vocabulary, parent.shot
+        if shot is not None:
+            step = f", trained {pruned.step} steps" if pruned is not None else ""
+            print(f"torch/{parent.name}: {shot}{step}.")
+        elif pruned is not None:
             shape = pruned.shape
             left = f"{len(shape.layers)} layers with {_range(shape.heads)} heads and {_range(shape.ffn)} neurons each"
             print(f"torch/{parent.name}: {left}, as they were at step {pruned.step}.")

@@ -58,6 +58,11 @@ def compress(
     test_file: str | Path | Iterable[Mapping[str, Any]] | None = None,
     # generated from the options: make docs
     strategy: str | Iterable[str] = "dynabert+ptq",
+    target_speedup: float | str | Iterable[float | str] | None = None,
+    target_batch: int = 16,
+    target_length: int | None = None,
+    target_threads: int = 1,
+    latency_table: str | Path | None = None,
     width_mult_list: str | float | Fraction | Iterable[str | float | Fraction] = "3/4",
     depth_mult_list: str | float | Fraction | Iterable[str | float | Fraction] = "1",
     distill_hidden: float | None = None,
@@ -84,6 +89,8 @@ def compress(
     skip_layers: str | Iterable[str] = (),
     sensitivity: bool = False,
     max_drop: float | None = None,
+    max_minutes: float | None = None,
+    prefer: Literal["speed", "score", "fidelity", "size"] = "speed",
     origin_metric: float | None = None,
     origin_tolerance: float = 0.05,
     engines: str | Iterable[str] | None = None,
@@ -145,8 +152,15 @@ def compress(
             `datasets.Dataset`, or a list of mappings.
         eval_file: Rows that score and choose, likewise.
         test_file: Rows that choose nothing and report at the end, likewise.
-        strategy: Steps joined by +: prune_embeddings, dynabert, qat, ptq, dynamic, embeddings; several strategies:
-            repeat the flag, in Python a list. Default: dynabert+ptq.
+        strategy: Steps joined by +: prune_embeddings, prune, dynabert, qat, ptq, dynamic, embeddings; several
+            strategies: repeat the flag, in Python a list; auto: a ladder of these, cheapest first, until the score
+            would fall. Default: dynabert+ptq.
+        target_speedup: Times as fast as FP32 that the artifact is to be; several give several candidates. For prune.
+        target_batch: Rows a batch when that speed is measured. For prune. Default: 16.
+        target_length: Tokens a row when that speed is measured. For prune. Default: the mean of the eval rows.
+        target_threads: Threads when that speed is measured. For prune. Default: 1.
+        latency_table: A table of what layers cost, from the result.json of an earlier run, instead of measuring. For
+            prune.
         width_mult_list: Shares of heads and neurons to keep, as 3/4 or 0.75. For dynabert. Default: 3/4.
         depth_mult_list: Shares of layers to keep. For dynabert. Default: 1.
         distill_hidden: Weight of the teacher's hidden states in the loss. For dynabert, qat. Default: dynabert 0.1, qat
@@ -181,6 +195,8 @@ def compress(
             none.
         sensitivity: Report what each layer in INT8 costs. For qat, ptq. Default: false.
         max_drop: Largest drop of the score, a fraction; exit code 1 if it cannot be met.
+        max_minutes: Auto: minutes that the whole run may take; the best so far is the result.
+        prefer: What decides among candidates whose score holds: speed, score, fidelity or size. Default: speed.
         origin_metric: Score that the FP32 model must have, a fraction, or the run stops.
         origin_tolerance: How far off origin_metric it may be. Default: 0.05.
         engines: Engines to write graphs for: onnxruntime, openvino. Default: all installed.

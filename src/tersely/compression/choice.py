@@ -20,13 +20,30 @@ STEP = 1.05
 MANY, FINALISTS = 6, 4
 """More candidates than the first are screened; so many of them, at least, get the full score."""
 
+LIMIT, REACH = 0.005, 0.02
+"""A model's score holds if it fell by half a point at most, and surely by no more than two."""
+
+FASTEST = "the fastest in steps of 5 %, then "
+LAST = "the smallest, then the one whose logits move least, then the first by name"
+ORDERS = {
+    "speed": f"{FASTEST}{LAST}",
+    "score": f"the best score, then {FASTEST}{LAST}",
+    "fidelity": f"the most answers equal to FP32's, then {FASTEST}{LAST}",
+    "size": f"the smallest, then {FASTEST}the one whose logits move least, then the first by name",
+}
+"""What decides among candidates that hold, by `--prefer`."""
+
 # Fidelity and speed come out of divisions: 0.99 - 0.98 is a little more than 0.01.
 ROUNDING = 1e-9
 
 
+Ratio = tuple[float, float, float]
+"""Times as fast as the fastest FP32 engine, and its spread."""
+
+
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A candidate and what was measured of it. `speed` by batch size: × the fastest FP32 engine, with the spread.
+    """A candidate and what was measured of it. `speed` by batch size; `speedup` at the setting that one is meant at.
 
     `score`: None where there are no labelled rows. `emulated`: its graph is not for this machine's CPU class, and was
     scored with exact sums in floats.
@@ -39,7 +56,8 @@ class Measured:
     comparison: Comparison
     size: int
     emulated: bool = False
-    speed: dict[int, tuple[float, float, float]] = field(default_factory=dict)
+    speed: dict[int, Ratio] = field(default_factory=dict)
+    speedup: Ratio | None = None
     evaluation: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Seconds to answer the rows with FP32 and with this, by threads; for dynamic alone."""
     memory_mb: float | None = None
@@ -73,6 +91,11 @@ class Measured:
         ratios = [ratio for ratio, _, _ in self.speed.values()]
         return math.prod(ratios) ** (1 / len(ratios)) if ratios else None
 
+    @property
+    def ranked_speed(self) -> float | None:
+        """The speed that decides: at the setting that a speed-up is meant at, else the mean over batch sizes."""
+        return self.speedup[0] if self.speedup else self.mean_speed
+
     def is_within(self, max_drop: float | None) -> bool:
         """Whether its score dropped by no more than is allowed; without a limit it did not."""
         drop = self.comparison.drop
@@ -89,22 +112,81 @@ class Choice:
     rule: str
 
 
-def choose(candidates: Sequence[Measured], value: Value | None = None, max_drop: float | None = None) -> Choice:
+def choose(
+    candidates: Sequence[Measured],
+    value: Value | None = None,
+    max_drop: float | None = None,
+    *,
+    prefer: str = "speed",
+    bounded: bool = True,
+) -> Choice:
     """Pick one among those that keep to `max_drop`, or among all where none does. Their order does not matter.
 
-    `value` is the metric's, for candidates with statistics. Where no candidate both holds the score and is faithful,
-    the score goes first: fidelity is then compared among those whose score holds. Costs a paired bootstrap a candidate:
-    0.01 s (408 rows) to 0.5 s (5,000 that all differ).
+    Fidelity tells candidates of the same weights apart. Of a model that was pruned or trained it says little: its
+    answers may differ and be as good. So one is picked for each model, and between models drop and speed decide.
+    `value` is the metric's, for candidates with statistics; `bounded`: whether it is a share. `prefer`: what decides
+    among those that hold. Costs a paired bootstrap a candidate: 0.01 s (408 rows) to 0.5 s (5,000 that all differ).
     """
+    _check(candidates, value)
     pool = [one for one in candidates if one.is_within(max_drop)] or list(candidates)
-    chosen = _choose(pool, value)
+    models: dict[str, list[Measured]] = {}
+    for one in sorted(pool, key=lambda one: one.name):
+        models.setdefault(one.candidate.parent.digest, []).append(one)
+    if len(models) == 1 or any(one.comparison.drop is None for one in pool):
+        chosen = _choose(pool, value, prefer)
+    else:
+        chosen = _between([_choose(group, value, prefer) for group in models.values()], pool, max_drop, prefer, bounded)
     beyond = {one.name: "drop above --max_drop" for one in candidates if one not in pool}
     rule = f"Those whose drop is above --max_drop are out. {chosen.rule}" if beyond else chosen.rule
     return Choice(chosen.best, chosen.eligible, {**chosen.reasons, **beyond}, rule)
 
 
-def _choose(candidates: Sequence[Measured], value: Value | None) -> Choice:
-    _check(candidates, value)
+def _between(
+    choices: Sequence[Choice], pool: Sequence[Measured], max_drop: float | None, prefer: str, bounded: bool
+) -> Choice:
+    """Pick one of the best of several models: those whose score fell too far are out, then what is preferred."""
+    by_name = {one.name: one for one in pool}
+    firsts = [by_name[choice.best] for choice in choices]
+    out = {one.name: why for one in firsts if (why := _fell(one, max_drop, bounded))}
+    left = [one for one in firsts if one.name not in out]
+    note = ""
+    if not left:  # better the user's own weights, else the least harm
+        left = [one for one in firsts if not one.candidate.parent.made_from]
+        left = left or [min(firsts, key=lambda one: (one.comparison.drop.drop, one.name))]  # type: ignore[union-attr]
+        out = {name: why for name, why in out.items() if by_name[name] not in left}
+        note = " No model's score is sure to hold: the user's own weights go first, then the least drop."
+    ranked, behind = _ranked(left, prefer)
+    reasons = {name: why for choice in choices for name, why in choice.reasons.items()} | out | behind
+    limit = f"{100 * LIMIT:g} points" if bounded else f"{100 * LIMIT:g} % of FP32's"
+    reach = f", or may be above {100 * REACH:g} (the 95 % interval)" if bounded else ""
+    held = "is above --max_drop" if max_drop is not None else f"is above {limit}{reach}"
+    rule = (
+        f"Of each model one: {choices[0].rule} Between models: out is whose drop {held}; then {ORDERS[prefer]}.{note}"
+    )
+    return Choice(ranked[0].name, tuple(one.name for one in ranked), dict(sorted(reasons.items())), rule)
+
+
+def _fell(one: Measured, max_drop: float | None, bounded: bool) -> str | None:
+    """Why a model's score does not hold against FP32's; None where it does.
+
+    `max_drop` was looked at before. Whether few rows could hide a large drop is asked of other weights alone.
+    """
+    drop = one.comparison.drop
+    if max_drop is not None or drop is None or one.score is None:
+        return None
+    limit = LIMIT if bounded else LIMIT * abs(one.score.value + one.sign * drop.drop)
+    if drop.drop > limit + ROUNDING:
+        return f"drop of {_amount(drop.drop, bounded)} above the limit of {_amount(limit, bounded)}"
+    if bounded and one.candidate.parent.made_from and drop.high > REACH + ROUNDING:
+        return f"too few rows to tell: its drop may be {_amount(drop.high, bounded)} (more than {100 * REACH:g})"
+    return None
+
+
+def _amount(drop: float, bounded: bool) -> str:
+    return f"{100 * drop:.2f} points" if bounded else f"{drop:.3g}"
+
+
+def _choose(candidates: Sequence[Measured], value: Value | None, prefer: str) -> Choice:
     ordered = sorted(candidates, key=lambda one: one.name)
     scored = [one for one in ordered if one.statistics is not None]
     of_whole = {one.name: one.sign * one.score.value for one in ordered if one.score and one.statistics is None}
@@ -115,15 +197,27 @@ def _choose(candidates: Sequence[Measured], value: Value | None) -> Choice:
         reasons |= _below(of_whole)
     holding = [one for one in ordered if one.name not in reasons]
     faithful, unfaithful, score_first = _faithful(holding, scored or ordered)
-    fastest = max((one.mean_speed for one in faithful if one.mean_speed is not None), default=None)
-    ranked = sorted(faithful, key=lambda one: (_step(one.mean_speed, fastest), one.size, one.logit_change, one.name))
-    reasons |= unfaithful | {one.name: _behind(one, ranked[0], fastest) for one in ranked[1:]}
+    ranked, behind = _ranked(faithful, prefer)
+    reasons |= unfaithful | behind
     return Choice(
         best=ranked[0].name,
         eligible=tuple(one.name for one in ranked),
         reasons={one.name: reasons[one.name] for one in ordered if one.name in reasons},
-        rule=_rule(ordered, bool(scored), score_first, bool(of_whole)),
+        rule=_rule(ordered, bool(scored), score_first, bool(of_whole), prefer),
     )
+
+
+def _ranked(left: Sequence[Measured], prefer: str) -> tuple[list[Measured], dict[str, str]]:
+    """All that could be the best, in the order of preference, and why each comes after the first."""
+    fastest = max((one.ranked_speed for one in left if one.ranked_speed is not None), default=None)
+
+    def key(one: Measured) -> tuple[float, ...]:
+        score = -one.sign * one.score.value if one.score else 0.0
+        firsts = {"score": (score,), "fidelity": (-one.fidelity, one.logit_change), "size": (float(one.size),)}
+        return (*firsts.get(prefer, ()), _step(one.ranked_speed, fastest), one.size, one.logit_change)
+
+    ranked = sorted(left, key=lambda one: (key(one), one.name))
+    return ranked, {one.name: _behind(one, ranked[0], fastest, prefer) for one in ranked[1:]}
 
 
 def screen(candidates: Sequence[Measured], *, many: int = MANY, finalists: int = FINALISTS) -> tuple[str, ...]:
@@ -154,7 +248,7 @@ def pareto(candidates: Sequence[Measured]) -> tuple[str, ...]:
 
 def _beats(one: Measured, other: Measured) -> bool:
     ours, theirs = (each.sign * each.score.value if each.score else each.fidelity for each in (one, other))
-    our_speed, their_speed = one.mean_speed or 0.0, other.mean_speed or 0.0
+    our_speed, their_speed = one.ranked_speed or 0.0, other.ranked_speed or 0.0
     if their_speed > STEP * our_speed + ROUNDING or ours - theirs < -ROUNDING or one.size > other.size:
         return False
     return our_speed > STEP * their_speed + ROUNDING or ours - theirs > ROUNDING or one.size < other.size
@@ -217,10 +311,16 @@ def _lower(drop: Difference, greater_is_better: bool) -> str:
     return f"error higher by {drop.drop:.3g} ({drop.low:.3g} to {drop.high:.3g})"
 
 
-def _behind(one: Measured, best: Measured, fastest: float | None) -> str:
+def _behind(one: Measured, best: Measured, fastest: float | None, prefer: str) -> str:
     """Why an eligible candidate comes after the best."""
-    speed = one.mean_speed
-    if _step(speed, fastest) > _step(best.mean_speed, fastest):
+    speed = one.ranked_speed
+    if prefer == "size" and one.size > best.size:
+        return f"larger by {_megabytes(one.size - best.size)}"
+    if prefer == "fidelity" and one.fidelity < best.fidelity:
+        return f"less faithful by {100 * (best.fidelity - one.fidelity):.1f} points"
+    if prefer == "score" and one.score and best.score and one.sign * (best.score.value - one.score.value) > 0:
+        return f"score worse by {abs(best.score.value - one.score.value):.3g}"
+    if _step(speed, fastest) > _step(best.ranked_speed, fastest):
         if speed is None or fastest is None:
             return "not timed"
         return f"slower by {100 * (fastest / speed - 1):.0f} %"
@@ -235,7 +335,7 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:.1f} MB" if size >= 50_000 else f"{size:,} bytes"
 
 
-def _rule(candidates: Sequence[Measured], scored: bool, score_first: bool, of_whole: bool) -> str:
+def _rule(candidates: Sequence[Measured], scored: bool, score_first: bool, of_whole: bool, prefer: str) -> str:
     if len(candidates) == 1:
         return "There is one candidate."
     tests = []
@@ -245,7 +345,7 @@ def _rule(candidates: Sequence[Measured], scored: bool, score_first: bool, of_wh
         tests.append("with the best score (one of the whole, without an interval)")
     among = " of these" if score_first else ""
     tests.append(f"whose answers equal the FP32 model's within one point of the most faithful{among}")
-    timed = "the fastest in steps of 5 %, then " if any(one.speed for one in candidates) else ""
-    order = f"{timed}the smallest, then the one whose logits move least, then the first by name"
+    timed = any(one.speed for one in candidates) or prefer != "speed"
+    order = ORDERS[prefer] if timed else ORDERS[prefer].removeprefix(FASTEST)
     unscored = "" if scored or of_whole else "Nothing was scored. "
     return f"{unscored}Chosen among the candidates {' and '.join(tests)}: {order}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from ..data.rows import Rows
 from ..deploy.probe import probe_examples
 from ..options.compress import CompressOptions
 from ..quantize.samples import Samples
-from ..strategy import MOVING, Plan
+from ..strategy import MOVING, PRUNE, Plan
 from ..tasks import Columns, Encoder, Feature, Task
 
 Indices = NDArray[np.int64]
@@ -33,6 +33,12 @@ FEWEST_JUDGING = 8
 
 FEWEST_SCORING = 100
 """Eval rows are taken out of scoring only where so many stay, and half of all."""
+
+STATISTICS, FROM_EVAL = 8192, 1024
+"""Rows that pruning without training may draw from; so many of the eval rows where there are no training rows."""
+
+FEWEST_SPLIT = 400
+"""With so many eval rows or more half of them search for speed-ups, and the others judge."""
 
 SCREENING = 256
 """Rows on which many candidates are screened."""
@@ -110,11 +116,20 @@ class DividedRows:
     counts: dict[str, int]
     notes: tuple[str, ...]
     train: Sequence[Any] = field(repr=False, default=())
+    search: Sequence[Any] = field(repr=False, default=())
+    """Where speed-ups are looked for: the eval rows that this goes by; none: those of `scoring`."""
+    statistics: Sequence[Any] = field(repr=False, default=())
+    """What pruning without training looks at; labels are not read."""
     calibration: Sequence[Any] = field(repr=False, default=())
     judging: Sequence[Any] = field(repr=False, default=())
     sets: Sequence[SampleSet] = ()
     more_sets: Sequence[SampleSet] = ()
     moving: bool = False
+
+    @property
+    def searched(self) -> DividedRows:
+        """The same with the rows that a search goes by; those that judge are left to the end."""
+        return replace(self, scoring=self.search, places=()) if self.search else self
 
     def encode(self, task: Task, encoder: Encoder) -> Encoded:
         """Spell the rows as a model's own tokenizer does: one whose vocabulary was cut has another."""
@@ -163,8 +178,11 @@ def divide_rows(data: Data, task: Task, options: CompressOptions, plans: Sequenc
     evaluation = task.read(data.evaluation, data.columns, labelled=True) if data.evaluation is not None else None
     test = task.read(data.test, data.columns, labelled=True) if data.test is not None else None
     calibrates = any(plan.calibrates for plan in plans)
-    asked = asked_rows(options) if calibrates else 0
+    prunes = any(PRUNE in plan.steps for plan in plans)
     train_rows = len(data.train) if data.train is not None else 0
+    asked = asked_rows(options) if calibrates else 0
+    if prunes and not train_rows and asked is not None:
+        asked = max(asked, min(FROM_EVAL, len(evaluation or ()) // 2))
     plan = calibration_order(train_rows, len(evaluation or ()), seed=options.seed, asked=asked)
 
     def examples(chosen: Indices) -> list[Any]:
@@ -179,18 +197,29 @@ def divide_rows(data: Data, task: Task, options: CompressOptions, plans: Sequenc
     calibrating = min(max([asked or 0, *(one.rows for one in sets)]), len(plan.calibration))
     drawn = max([calibrating, *(one.rows for one in more)])
     train = _training(data, task, options, plans)
-    if data.train is not None and not calibrates and not train:
+    if data.train is not None and not calibrates and not train and not prunes:
         notes.append("The training rows calibrate nothing: the strategy needs none.")
     if evaluation is not None:
-        kept = plan.scoring if calibrates else range(len(evaluation))
+        kept = plan.scoring if calibrates or prunes else range(len(evaluation))
         scoring, chosen_on = [evaluation[int(i)] for i in kept], "eval rows, which also chose"
         places = [data.evaluation.where(int(i)) for i in kept] if data.evaluation is not None else []
     else:
         scoring, chosen_on = judging or probe_examples(task), "unlabelled rows"
         places = [data.train.where(int(i)) for i in plan.judging] if judging and data.train is not None else []
         notes.append(f"There are no eval rows: {len(scoring)} rows show how far answers move, and nothing is scored.")
+    search: list[Any] = []
+    if options.searches and evaluation is not None:
+        if len(scoring) >= FEWEST_SPLIT:
+            half = np.random.default_rng(options.seed).permutation(len(scoring)) < len(scoring) // 2
+            search = [one for one, searches in zip(scoring, half, strict=True) if searches]
+            scoring = [one for one, searches in zip(scoring, half, strict=True) if not searches]
+            places = [one for one, searches in zip(places, half, strict=True) if not searches]
+            notes.append(f"{len(search)} of the eval rows search, {len(scoring)} others judge what was found.")
+        else:
+            notes.append(f"The eval rows are fewer than {FEWEST_SPLIT}: those that search also judge what was found.")
     return DividedRows(
         scoring=scoring,
+        search=search,
         labelled=evaluation is not None,
         chosen_on=chosen_on,
         places=places,
@@ -198,6 +227,7 @@ def divide_rows(data: Data, task: Task, options: CompressOptions, plans: Sequenc
         counts={"train": len(train), "calibration": calibrating, "scoring": len(scoring), "test": len(test or ())},
         notes=tuple(notes),
         train=train,
+        statistics=examples(plan.calibration[:STATISTICS]) if prunes else (),
         calibration=examples(plan.calibration[:drawn]),
         judging=judging,
         sets=sets,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from .. import engines
 from ..deploy.export import GRAPH
 from ..engines.engine import Engine
 from ..errors import Failure
-from ..measure.benchmark import Contestant, alternate, full_batch
+from ..measure.benchmark import Contestant, Setting, Timing, alternate, full_batch
 from ..measure.check import record_name
 from ..measure.footprint import footprint
 from ..measure.score import Answers, Comparison, Score, answer, compare, score
@@ -25,7 +26,7 @@ from ..runtime.choose import Pair
 from ..strategy import DYNAMIC
 from . import choice
 from .candidate import Candidate, write_candidate
-from .choice import Measured, screen
+from .choice import Measured, Ratio, screen
 from .divide import screening_rows
 from .parents import Parent, RunContext
 
@@ -94,7 +95,7 @@ class Evaluator:
                     self.screened.append(one)
                     shutil.rmtree(one.candidate.folder)
             written = [one for one in written if one.name in kept]
-        return [self._measure(one) for one in written]
+        return [self.measure(one) for one in written]
 
     def runners(self, candidate: Candidate) -> dict[str, Engine]:
         """What a probe records: the FP32 model that the candidate was made of, and each graph of the candidate.
@@ -111,36 +112,48 @@ class Evaluator:
                 found[name] = candidate.load(pair, emulated=self._emulated)
         return found
 
-    def time(self, measured: Sequence[Measured]) -> list[Measured]:
-        """Time one candidate of each plan and build against every FP32 engine, one thread; the others are alike."""
+    def time(self, measured: Sequence[Measured], target: Setting | None = None) -> list[Measured]:
+        """Time one candidate of each plan and build against every FP32 engine; the others are alike.
+
+        One thread and both batch sizes; and the setting that a speed-up is meant at, where there is one.
+        """
         first_alike: dict[tuple[Any, ...], Measured] = {}
         for one in measured:
             first_alike.setdefault(_build(one), one)
         firsts = list(first_alike.values())
-        names = engines.installed(engines.GRAPH_ENGINES)
-        runners = [("FP32", name, engines.load(name, self._graph, threads=1)) for name in names]
-        runners += [(one.name, one.engine, one.candidate.load(one.candidate.pairs()[0], 1)) for one in firsts]
+        usual = [Setting(size, self._length, 1) for size in BATCHES]
+        asked = [*usual, *([target] if target and target not in usual else [])]
+        timed = {setting: self._time_at(setting, firsts) for setting in asked}
+        fp32 = {setting.batch: timed[setting][0] for setting in usual}
+        used = {size: timing.engine for size, timing in fp32.items()}
+        self.fp32 = replace(self.fp32, engines=used, seconds={size: timing.seconds for size, timing in fp32.items()})
+        found = []
+        for one in measured:
+            first = first_alike[_build(one)].name
+            speed = {setting.batch: timed[setting][1][first] for setting in usual}
+            one = replace(one, speed=speed, speedup=timed[target][1][first] if target else None)
+            dynamic = one.candidate.plan.quantizer == DYNAMIC
+            found.append(replace(one, evaluation=self._evaluate_twice(one)) if dynamic else one)
+        return found
+
+    def _time_at(self, setting: Setting, firsts: Sequence[Measured]) -> tuple[Timing, dict[str, Ratio]]:
+        """The fastest FP32 engine, and how many times as fast each candidate is, in one alternating run."""
+        names, threads = engines.installed(engines.GRAPH_ENGINES), setting.threads
+        runners = [("FP32", name, engines.load(name, self._graph, threads=threads)) for name in names]
+        runners += [(one.name, one.engine, one.candidate.load(one.candidate.pairs()[0], threads)) for one in firsts]
         models = (self._origin, *(one.candidate.parent for one in firsts))
         tokens = min(model.encoder.vocab_size for model in models)
         like = self._origin.task.features(self._rows.scoring[:1], self._origin.encoder)[0]
-        speeds: dict[str, dict[int, tuple[float, float, float]]] = {one.name: {} for one in firsts}
-        fp32 = {}
-        for size in BATCHES:
-            batch = full_batch(size, self._length, tokens, like=like)
-            contestants = [Contestant(model, name, _work(runner, batch)) for model, name, runner in runners]
-            title, first = f"time, batch {size}", contestants[0].label
-            timings = alternate(contestants, first, seconds=SECONDS, title=title, progress=self._run.progress)
-            fastest = fp32[size] = min(timings[: len(names)], key=lambda timing: timing.seconds)
-            for timing in timings[len(names) :]:
-                low, high = (edge / fastest.ratio for edge in timing.spread)
-                speeds[timing.model][size] = (timing.ratio / fastest.ratio, low, high)
-        used = {size: timing.engine for size, timing in fp32.items()}
-        self.fp32 = replace(self.fp32, engines=used, seconds={size: timing.seconds for size, timing in fp32.items()})
-        timed = [replace(one, speed=speeds[first_alike[_build(one)].name]) for one in measured]
-        return [
-            replace(one, evaluation=self._evaluate_twice(one)) if one.candidate.plan.quantizer == DYNAMIC else one
-            for one in timed
-        ]
+        batch = full_batch(setting.batch, setting.length, tokens, like=like)
+        contestants = [Contestant(model, name, partial(runner.run, batch)) for model, name, runner in runners]
+        title, first = f"time, batch {setting.batch}", contestants[0].label
+        timings = alternate(contestants, first, seconds=SECONDS, title=title, progress=self._run.progress)
+        fastest = min(timings[: len(names)], key=lambda timing: timing.seconds)
+        ratios = {}
+        for timing in timings[len(names) :]:
+            low, high = (edge / fastest.ratio for edge in timing.spread)
+            ratios[timing.model] = (timing.ratio / fastest.ratio, low, high)
+        return fastest, ratios
 
     def weigh(self, best: Measured) -> Measured:
         """Measure the memory of FP32, on ONNX Runtime, and of the best, each in a process of its own."""
@@ -168,8 +181,8 @@ class Evaluator:
         compared = compare(predictor.task, self._few_answers, answers)
         return Measured(candidate, pair.engine, answers, None, compared, candidate.size(pair.graph), not pair.fits)
 
-    def _measure(self, candidate: Candidate) -> Measured:
-        """Score a candidate on the engine that the runtime would choose here."""
+    def measure(self, candidate: Candidate) -> Measured:
+        """Score a candidate that was written on the engine that the runtime would choose here."""
         pair, predictor = self._best_pair(candidate)
         answers, scored = self._answer(predictor, candidate.name)
         task = predictor.task
@@ -219,7 +232,3 @@ def _build(one: Measured) -> tuple[Any, ...]:
     made = one.candidate.quant_map
     layers = tuple((name, layer.smooth is None) for name, layer in made.layers.items())
     return one.candidate.parent.digest, one.candidate.plan, one.engine, layers, tuple(made.products)
-
-
-def _work(engine: Any, batch: Any) -> Any:
-    return lambda: engine.run(batch)

@@ -39,18 +39,17 @@ def check_makeable(proto: Any, plans: Sequence[Plan], options: CompressOptions) 
 
 @dataclass
 class CandidateMaker:
-    """Makes the candidates of all parents. `harm`: of each layer alone in INT8, by the parent's label."""
+    """Makes the candidates of parents. `harm`: of each layer alone in INT8, by the parent's label."""
 
-    parents: Sequence[Parent]
     run: RunContext
     harm: dict[str, dict[str, float]] = field(default_factory=dict)
 
-    def make_all(self) -> tuple[list[Candidate], dict[str, str]]:
+    def make_all(self, parents: Sequence[Parent]) -> tuple[list[Candidate], dict[str, str]]:
         """Every candidate of every parent; where asked, without the layers that do harm. The second as in `make`."""
         found: list[Candidate] = []
         same: dict[str, str] = {}
         automatic = self.run.options.skip_layers == ("auto",)
-        for parent in self.parents:
+        for parent in parents:
             made, twins = self._make(parent, parent.rows.samples)
             if self.run.options.sensitivity or automatic:
                 self._find_harm(parent, made)
@@ -60,21 +59,21 @@ class CandidateMaker:
             same |= twins
         return found, same
 
-    def make_more(self, made: Sequence[Candidate]) -> Iterator[list[Candidate]]:
+    def make_more(self, parents: Sequence[Parent], made: Sequence[Candidate]) -> Iterator[list[Candidate]]:
         """What to try while the drop is above `max_drop`: more rows, then the most harmful layers left float."""
         above, say = "The drop is above --max_drop:", self.run.progress.say
-        calibrated = [parent for parent in self.parents if any(plan.quantizer == PTQ for plan in parent.plans)]
+        calibrated = [parent for parent in parents if any(plan.quantizer == PTQ for plan in parent.plans)]
         with_more = [(parent, parent.rows.more) for parent in calibrated if parent.rows.more is not None]
         if with_more:
             say(f"{above} calibrating on {', '.join(with_more[0][1].sets)} rows.")
             yield [one for parent, more in with_more for one in self._make(parent, more)[0]]
-        for parent in self.parents:
+        for parent in parents:
             if parent.label not in self.harm:
                 self._find_harm(parent, [one for one in made if one.parent is parent])
         left = 1
         while any(left < len(harm) for harm in self.harm.values()):  # with all float there is nothing left to ship
             spared = []
-            for parent in self.parents:
+            for parent in parents:
                 harm = self.harm.get(parent.label, {})
                 if left < len(harm):
                     model = f"of {parent.label} " if parent.label else ""

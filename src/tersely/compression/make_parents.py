@@ -5,34 +5,41 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from .. import tasks
 from ..errors import UserError, wrong_option
-from ..models.carve import locate, shape_of
+from ..measure.benchmark import Setting
+from ..models.carve import Shape, locate, shape_of
 from ..models.families import find
 from ..models.folder import NOTES, ModelFolder
 from ..options.compress import CompressOptions
 from ..processes import on_all
 from ..prune.dynabert import Pruned, pruning_arguments, train_widths
+from ..prune.latency import LatencyTable
 from ..prune.vocabulary import PrunedVocabulary, prune_vocabulary
 from ..prune.widths import PruneSettings, Target
 from ..qat import Calibrated, QatSettings, train_int8
 from ..qat.training import int8_arguments
 from ..quantize.skip import fits
 from ..quantize.targets import FEWEST_OUTPUTS, find_targets
-from ..strategy import DYNABERT, PRUNE_EMBEDDINGS, QAT, Plan
+from ..strategy import DYNABERT, PRUNE, PRUNE_EMBEDDINGS, QAT, Plan
 from ..training.distillation import TrainingRun
 from ..training.isolated import isolated
 from ..training.losses import Criterion
 from ..training.teacher import open_teacher
 from .candidate import link
+from .make_shots import ShotMaker, timed_as
 from .parents import Parent, RunContext, open_made, options_for
+from .shape_timer import setting_of
 
 VOCABULARY = "vocabulary"
 """Folder of a model that only lost tokens, under torch/."""
+REPAIRED_RATE = 3e-5
+"""Learning rate of a repaired model where none is set: 1e-4 moved the logits of MRPC's away again, this did not."""
 
 
 def check_pruning(
@@ -40,24 +47,27 @@ def check_pruning(
 ) -> int:
     """Refuse widths, families, teachers and training options that cannot be; gives how many models will be made.
 
-    Costs one reading of the weights where a plan has `dynabert`.
+    Costs one reading of the weights where a plan prunes heads and neurons.
     """
     groups = {plan.pruning for plan in plans}
-    if not any(DYNABERT in steps for steps in groups):
+    if all(steps in ((), (PRUNE_EMBEDDINGS,)) for steps in groups):
         return len(groups - {()})
     find(folder.config)
-    _check_temperature(folder, options)
+    if any(DYNABERT in steps for steps in groups):
+        _check_temperature(folder, options)
+        with isolated():
+            pruning_arguments(training, Path("-"), options.seed)
     if options.teacher_model_name_or_path is not None and _trains_cut(options, groups):
         _refuse_teacher(", or leave one out")
-    with isolated():
-        pruning_arguments(training, Path("-"), options.seed)
     model = folder.load()
     settings, family = _prune_settings(options), find(model)
-    targets, _ = settings.targets(shape_of(model, family))
+    full = shape_of(model, family)
     open_teacher(model, family, settings)
-    if any(DYNABERT in plan.steps and plan.quantizer for plan in plans):
+    targets, _ = settings.targets(full) if any(_has_widths(steps) for steps in groups) else ((), ())
+    if any(_has_widths(plan.steps) and plan.quantizer for plan in plans):
         _check_wide_enough(targets, int(locate(model, family).config.hidden_size))
-    return sum(len(targets) if DYNABERT in steps else 1 for steps in groups if steps)
+    speeds = len(options.target_speedup or ()) or 1
+    return sum(len(targets) if _has_widths(steps) else speeds if PRUNE in steps else 1 for steps in groups if steps)
 
 
 def check_int8_training(
@@ -84,27 +94,98 @@ def check_int8_training(
     open_teacher(folder.load(), family, _qat_settings(options, trained[0], Path(named)))
 
 
-def make_parents(origin: Parent, run: RunContext) -> list[Parent]:
-    """Prune and train as the plans ask, export every model that comes of it, once; plans with equal steps share theirs.
-
-    Behind a parent stands the model that was trained for its plans of `qat`, if it has any.
-    """
-    maker, found = _Maker(origin, run), []
-    for steps in dict.fromkeys(plan.pruning for plan in run.plans):
-        plans = tuple(plan for plan in run.plans if plan.pruning == steps)
-        found += [replace(parent, plans=plans) for parent in maker.prune(steps)]
-    return [made for parent in found for made in maker.train(parent)]
-
-
 @dataclass(frozen=True)
-class _Maker:
+class ParentMaker:
     """Makes the models that plans ask for, each once. A training that was killed goes on, in the run's `work`."""
 
     origin: Parent
     run: RunContext
 
-    def prune(self, steps: tuple[str, ...]) -> list[Parent]:
-        """The models of one group of pruning steps; without any the user's own."""
+    def make(self, plans: Sequence[Plan], targets: Sequence[float] = ()) -> list[Parent]:
+        """Prune and train as plans ask, export every model that comes of it; plans with equal steps share theirs.
+
+        `targets`: speed-ups for plans that prune to order. Behind a parent stands the model that was trained for its
+        plans of `qat`, if it has any.
+        """
+        found: list[Parent] = []
+        for steps in dict.fromkeys(plan.pruning for plan in plans):
+            alike = tuple(plan for plan in plans if plan.pruning == steps)
+            if PRUNE in steps:
+                found += self._shoot(alike, targets)
+            else:
+                found += [replace(parent, plans=alike) for parent in self._prune(steps)]
+        return [made for parent in found for made in self._train(parent)]
+
+    def speed_range(self, plan: Plan) -> tuple[float, float]:
+        """How many times as fast as FP32 the unpruned model is by a plan that prunes, and how fast without layers."""
+        maker = self._cut_shots if PRUNE_EMBEDDINGS in plan.steps else self._shots
+        table = maker.timer(plan.quantizer).table
+        full = maker.pruner.places.full
+        empty = Shape((0,) * len(full.layers), (0,) * len(full.layers), full.layers)
+        return table.speedup(full, full), table.speedup(empty, full)
+
+    def tables(self) -> tuple[LatencyTable, ...]:
+        """What was measured of the costs of layers."""
+        makers = (maker for name, maker in vars(self).items() if name in ("_shots", "_cut_shots"))
+        return tuple(timer.table for maker in makers for timer in maker.timers.values())
+
+    def _shoot(self, plans: Sequence[Plan], targets: Sequence[float]) -> list[Parent]:
+        """The models that are pruned to order, for plans with equal pruning steps, and distilled where these say so."""
+        steps, found = plans[0].pruning, []
+        maker = self._cut_shots if PRUNE_EMBEDDINGS in steps else self._shots
+        for kind in dict.fromkeys(timed_as(plan.quantizer) for plan in plans):
+            alike = tuple(plan for plan in plans if timed_as(plan.quantizer) == kind)
+            for target in targets:
+                shot = maker.make(kind, target)
+                made = self._distil(shot, maker.base) if DYNABERT in steps else shot
+                _publish_torch(made.folder, self.run.scratch / "torch" / made.name)
+                found.append(self._at_home(replace(made, plans=alike)))
+        return found
+
+    @cached_property
+    def setting(self) -> Setting:
+        """What a speed-up is meant at."""
+        return setting_of(self.origin, self.run)
+
+    @cached_property
+    def _shots(self) -> ShotMaker:
+        return ShotMaker(self.origin, self._prune(())[0], self.run, self.setting)
+
+    @cached_property
+    def _cut_shots(self) -> ShotMaker:
+        base = self._export(VOCABULARY, *self._cut_origin)
+        return ShotMaker(self.origin, base, self.run, self.setting, f"{PRUNE_EMBEDDINGS}-")
+
+    def _distil(self, shot: Parent, base: Parent) -> Parent:
+        """Train a repaired model on; it may stay as it is. The model that it was cut out of teaches.
+
+        Repaired weights are no slices of one network: each model has a training of its own.
+        """
+        options, name = self.run.options, f"{shot.name}-{DYNABERT}"
+        named = options.teacher_model_name_or_path
+        settings = replace(
+            _prune_settings(options, self.run.request.criterion),
+            width_mult_list=(Fraction(1),),
+            depth_mult_list=(Fraction(1),),
+            reorder=False,
+            teacher=base.folder if named is None else Path(named),
+        )
+        training = self._training(shot.folder, name)
+        training = replace(training, training={"learning_rate": REPAIRED_RATE, **training.training})
+        (done,) = on_all(
+            train_widths,
+            training,
+            settings,
+            scores_start=True,
+            input_dtype=options.input_dtype,
+            progress=self.run.progress,
+        )
+        folder = shot.folder.at(done.folder)
+        made = open_made(folder, shot, self.run.scratch / "fp32-of" / name, self.run)
+        return replace(made, name=name, pruned=done)
+
+    def _prune(self, steps: tuple[str, ...]) -> list[Parent]:
+        """The models of one group of other pruning steps; without any the user's own."""
         folder, both = self.origin.folder, f"{PRUNE_EMBEDDINGS}-"
         if not steps:
             rows = self.run.rows.encode(folder.task, folder.encoder)
@@ -121,7 +202,7 @@ class _Maker:
         pairs = zip(cuts, self._widths, strict=True)
         return [self._export(f"{both}{one.name}", *made, one) for made, one in pairs]
 
-    def train(self, parent: Parent) -> list[Parent]:
+    def _train(self, parent: Parent) -> list[Parent]:
         """The parent without its plans of `qat`, and the model that was trained for those."""
         trained = tuple(plan for plan in parent.plans if plan.quantizer == QAT)
         if not trained:
@@ -188,8 +269,12 @@ class _Maker:
     ) -> Parent:
         made = open_made(folder, self.origin, self.run.scratch / "fp32-of" / name, self.run)
         _publish_torch(folder, self.run.scratch / "torch" / name)
-        rows, layers = self.run.rows.encode(folder.task, folder.encoder), _fitting(self._patterns, made.proto)
-        return replace(made, name=name, pruned=pruned, vocabulary=vocabulary, rows=rows, skip_layers=layers)
+        return self._at_home(replace(made, name=name, pruned=pruned, vocabulary=vocabulary))
+
+    def _at_home(self, made: Parent) -> Parent:
+        """A model with its rows as its own tokenizer spells them, and the layers of its own that stay float."""
+        rows, layers = self.run.rows.encode(made.task, made.encoder), _fitting(self._patterns, made.proto)
+        return replace(made, rows=rows, skip_layers=layers)
 
     def _teacher(self, plan: Plan) -> Path | ModelFolder | None:
         """Who teaches: the folder that was named; of a pruned model the unpruned one; else the model itself.
@@ -200,7 +285,7 @@ class _Maker:
         named = self.run.options.teacher_model_name_or_path
         if named is not None:
             return Path(named)
-        if DYNABERT not in plan.steps or self.run.options.losses(QAT)["distill_hidden"]:
+        if not {PRUNE, DYNABERT} & set(plan.steps) or self.run.options.losses(QAT)["distill_hidden"]:
             return None
         return self._cut_origin[0] if PRUNE_EMBEDDINGS in plan.steps else self.origin.folder
 
@@ -245,12 +330,19 @@ def _check_wide_enough(targets: Sequence[Target], hidden: int) -> None:
             raise UserError(f"{what}, and INT8 pays from {FEWEST_OUTPUTS} on.", hint="Ask for wider ones, or dynabert.")
 
 
+def _has_widths(steps: Collection[str]) -> bool:
+    """Whether `dynabert` chooses the shapes; after `prune` it trains those that are there."""
+    return DYNABERT in steps and PRUNE not in steps
+
+
 def _trains_cut(options: CompressOptions, groups: Collection[tuple[str, ...]]) -> bool:
     """Whether a model is trained whose vocabulary was cut before.
 
     Not where the full one is trained as well and all tokens in use stay: training rows then have the same tokens and
     logits with and without the cut, so that one training serves both, and its models are cut afterwards.
     """
+    if (PRUNE_EMBEDDINGS, PRUNE, DYNABERT) in groups:
+        return True
     return (PRUNE_EMBEDDINGS, DYNABERT) in groups and ((DYNABERT,) not in groups or options.max_vocab_size is not None)
 
 

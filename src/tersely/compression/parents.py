@@ -18,6 +18,7 @@ from ..errors import UserError
 from ..graphs.first_position import keep_first_position
 from ..graphs.plain import unfold
 from ..graphs.read import graph_path, read_graph
+from ..models.carve import Shape
 from ..models.folder import ModelFolder, make_task, open_folder, read_config, read_encoder
 from ..options.compress import CompressOptions
 from ..progress import SILENT, Progress
@@ -58,6 +59,28 @@ def options_for(kind: Any, options: CompressOptions) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
+class Shot:
+    """A model that was pruned without training for a speed-up: how, and how fast its graph came out.
+
+    `change`: mean |Δoutput| on rows that fitted nothing. `expected`: the speed-up by the latency table.
+    """
+
+    name: str
+    target: float
+    shape: Shape
+    method: str
+    change: float
+    expected: float
+    seen: float
+
+    def __str__(self) -> str:
+        """In words, for those who watch."""
+        heads, neurons = (" ".join(map(str, sizes)) for sizes in (self.shape.heads, self.shape.ffn))
+        kept = f"heads {heads}, neurons {neurons} (by {self.method})"
+        return f"{self.seen:.2f} × FP32, by the table {self.expected:.2f}; {kept}"
+
+
+@dataclass(frozen=True)
 class Parent:
     """A model that candidates are made of, and the plans that start from it.
 
@@ -65,7 +88,8 @@ class Parent:
     everything is made from: the file that was named, or the exported one. `made_from`: the digests of what it was made
     from, the user's model first; none for that one itself. `name`: its folder under torch/; empty for the user's own
     model. `pruned`, `vocabulary`, `trained`: what pruning, cutting the vocabulary and training for INT8 say of it.
-    `rows`: as its own tokenizer spells them.
+    `rows`: as its own tokenizer spells them. `first_only`: the last layer is computed for the first position alone.
+    `shot`: what pruning without training says of it.
     """
 
     model_name: str
@@ -81,6 +105,8 @@ class Parent:
     plans: tuple[Plan, ...] = ()
     rows: Encoded = field(repr=False, default=Encoded())
     skip_layers: tuple[str, ...] = ()
+    first_only: bool = False
+    shot: Shot | None = None
 
     @property
     def task(self) -> Task:
@@ -94,8 +120,8 @@ class Parent:
 
     @property
     def width(self) -> str | None:
-        """What its candidates bear in the place of `dynabert`."""
-        return self.pruned.name if self.pruned else None
+        """What its candidates bear in the place of the step that pruned it."""
+        return self.shot.name if self.shot else self.pruned.name if self.pruned else None
 
     @property
     def label(self) -> str:
@@ -121,26 +147,28 @@ def find_model(model: str | Path | None, graph: str | Path | None, options: Task
 def open_model(folder: ModelFolder, place: Path, *, input_dtype: str = "int64", progress: Progress = SILENT) -> Parent:
     """Export the model folder, or read the bare graph; both are compared with what they come from."""
     if folder.graph is None:
-        return Parent(folder.name, folder, *_export(folder, place, input_dtype, progress))
+        fp32, proto, digest, first_only = _export(folder, place, input_dtype, progress)
+        return Parent(folder.name, folder, fp32, proto, digest, first_only=first_only)
     proto = read_graph(folder.graph)
     fp32 = _artifact_of(proto, folder.graph, folder, place)
-    keep_first_position(proto)
-    return Parent(folder.name, folder, fp32, proto, sha256(folder.graph))
+    shortened = keep_first_position(proto) > 0
+    return Parent(folder.name, folder, fp32, proto, sha256(folder.graph), first_only=shortened)
 
 
 def open_made(folder: ModelFolder, parent: Parent, place: Path, run: RunContext) -> Parent:
     """Export a model that was made of a parent, and compare it with torch as the parent was."""
-    fp32, proto, digest = _export(folder, place, run.options.input_dtype, run.progress)
+    fp32, proto, digest, first_only = _export(folder, place, run.options.input_dtype, run.progress)
     made_from = (*parent.made_from, parent.digest)
-    return replace(parent, folder=folder, fp32=fp32, proto=proto, digest=digest, made_from=made_from)
+    own = {"fp32": fp32, "proto": proto, "digest": digest, "first_only": first_only}
+    return replace(parent, folder=folder, made_from=made_from, **own)
 
 
-def _export(folder: ModelFolder, place: Path, input_dtype: str, progress: Progress) -> tuple[Artifact, Any, str]:
-    """The artifact, its graph in plain form, and the digest of that file."""
+def _export(folder: ModelFolder, place: Path, input_dtype: str, progress: Progress) -> tuple[Artifact, Any, str, bool]:
+    """The artifact, its graph in plain form, the digest of that file, whether the last layer has one position."""
     fp32 = write_artifact(folder, place, input_dtype=input_dtype, progress=progress).artifact
     proto = unfold(onnx.load(fp32.path(GRAPH)))
-    keep_first_position(proto)
-    return fp32, proto, sha256(fp32.path(GRAPH))
+    shortened = keep_first_position(proto) > 0
+    return fp32, proto, sha256(fp32.path(GRAPH)), shortened
 
 
 def _beside(file: Path) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,10 @@ def as_json(result: CompressionResult) -> dict[str, Any]:
         "best": result.best.name,
         "path": "best",
         "rule": result.choice.rule,
+        "target": None if result.setting is None else {**asdict(result.setting), "missed": dict(result.missed)},
+        "rungs": [asdict(rung) for rung in result.rungs],
+        "not_tried": list(result.not_tried),
+        "latency_tables": [table.to_json() for table in result.tables],
         "max_drop": result.max_drop,
         "met_max_drop": result.met,
         "pruned": [_parent(one) for one in result.parents if one.name and not one.trained],
@@ -124,6 +129,7 @@ def _candidate(one: Measured, result: CompressionResult) -> dict[str, Any]:
         "speed_by_batch": {
             str(batch): {"ratio": ratio, "spread": [low, high]} for batch, (ratio, low, high) in one.speed.items()
         },
+        "speedup": None if one.speedup is None else {"ratio": one.speedup[0], "spread": list(one.speedup[1:])},
         "evaluation_seconds_by_threads": {
             threads: {"fp32": before, "int8": after} for threads, (before, after) in one.evaluation.items()
         },
@@ -139,8 +145,12 @@ def _parent(one: Parent) -> dict[str, Any]:
     found: dict[str, Any] = {"name": one.name, "path": f"torch/{one.name}", "sha256": one.digest}
     found["size"] = one.fp32.loaded_bytes(one.fp32.manifest.graphs[0])
     if pruned is not None:
-        found |= {"width": str(pruned.width), "depth": str(pruned.depth), "shape": pruned.shape.to_json()}
-        found |= {"torch_score": pruned.score.value, "step": pruned.step}
+        found |= {"shape": pruned.shape.to_json(), "torch_score": pruned.score.value, "step": pruned.step}
+    if one.shot is not None:
+        found["shape"] = one.shot.shape.to_json()
+        found["shot"] = {name: value for name, value in vars(one.shot).items() if name not in ("name", "shape")}
+    elif pruned is not None:
+        found |= {"width": str(pruned.width), "depth": str(pruned.depth)}
     if vocabulary is not None:
         plain = vocabulary.as_json()
         found["vocabulary"] = {name: value for name, value in plain.items() if name != "folder"}

@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import Failure
+from ..measure.benchmark import Setting
 from ..measure.score import Score
 from ..measure.tables import aligned, points
+from ..prune.latency import LatencyTable
 from ..report import REPORTS
 from .choice import Choice, Measured
 from .divide import DividedRows
 from .evaluator import Baseline, Tested
+from .ladder import Rung
+from .make_shots import TOLERANCE
 from .parents import Parent
 
 
@@ -44,6 +48,14 @@ class CompressionResult:
     max_drop: float | None = None
     met: bool = True
     """Whether the drop is at most `max_drop`; True where none was asked for."""
+    setting: Setting | None = None
+    """What speed-ups are meant at; None where nothing was pruned to order."""
+    tables: tuple[LatencyTable, ...] = ()
+    """What layers cost here, where something was."""
+    rungs: tuple[Rung, ...] = ()
+    """What was tried, in order, with the minutes it took."""
+    not_tried: tuple[str, ...] = ()
+    """What there was no time for."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What was asked for and with which versions, in plain types."""
 
@@ -91,8 +103,15 @@ class CompressionResult:
             )
         return aligned(head, rows)
 
+    @property
+    def missed(self) -> dict[str, tuple[float, float]]:
+        """Candidates that are more than 5 % slower than the speed-up they were made for: asked for, measured."""
+        shots = [(one, one.candidate.parent.shot) for one in self.candidates]
+        pairs = {one.name: (shot.target, one.speedup[0]) for one, shot in shots if shot and one.speedup}
+        return {name: (target, seen) for name, (target, seen) in pairs.items() if seen < (1 - TOLERANCE) * target}
+
     def expect_met(self) -> None:
-        """Fail where the drop could not be kept to `max_drop`."""
+        """Fail where the drop could not be kept to `max_drop`, or a speed-up that was asked for was not reached."""
         drop = self.best.comparison.drop
         if not self.met and self.max_drop is not None and drop is not None:
             raise Failure(
@@ -100,6 +119,13 @@ class CompressionResult:
                 f"{100 * drop.drop:.2f}.",
                 where=str(self.output_dir),
                 hint="All candidates are there. Give more calibration rows, or allow more.",
+            )
+        if self.missed and self.settings.get("options", {}).get("target_speedup"):
+            said = ", ".join(f"{name} {seen:.2f} × of {target:g}" for name, (target, seen) in self.missed.items())
+            raise Failure(
+                f"A speed-up that was asked for was missed by more than {100 * TOLERANCE:g} %: {said}.",
+                where=str(self.output_dir),
+                hint="All candidates are there. Was the machine quiet? Ask for a little more.",
             )
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from .. import artifact as artifacts
 from ..deploy.card import score_note
@@ -18,13 +21,14 @@ from ..options.compress import CompressOptions
 from ..options.effects import check, check_training, resolve, trains
 from ..progress import SILENT, Progress
 from ..report import draw_reports
-from ..strategy import Plan, check_rows
-from .candidate import Candidate, link_artifact, seal_candidate
+from ..strategy import PRUNE, STEPS, Plan, check_rows
+from .candidate import link_artifact, seal_candidate
 from .choice import ROUNDING, Measured, choose, pareto
 from .divide import Data, UnreadData, divide_rows
 from .evaluator import Baseline, Evaluator
-from .make_candidates import CandidateMaker, check_makeable, equal
-from .make_parents import check_int8_training, check_pruning, make_parents
+from .ladder import Ladder
+from .make_candidates import CandidateMaker, check_makeable
+from .make_parents import ParentMaker, check_int8_training, check_pruning
 from .output import OutputFolder
 from .parents import RunContext, find_model, open_model
 from .report import as_json
@@ -45,9 +49,10 @@ def compress(request: Request, progress: Progress = SILENT) -> CompressionResult
     Needs a few minutes for a small encoder, with `dynabert` and `qat` their training besides; the model folder is not
     changed. A run that was killed while it trained, or later, goes on from there when it is started again.
     """
+    started = time.monotonic()
     options, training = request.options, request.training
-    plans, notes = resolve(options, options.plans())
     scored = request.data.evaluation is not None
+    plans, notes = resolve(options, _possible(options, has_train=request.data.train is not None))
     _check_columns(request.data)
     check(options, plans, request.set_options, scored=scored, bounds=(-math.inf, math.inf))
     check_training(training, plans)
@@ -67,32 +72,37 @@ def compress(request: Request, progress: Progress = SILENT) -> CompressionResult
     notes = (*notes, *rows.notes)
     with output:
         run = RunContext(request, plans, rows, output.work, output.scratch, progress)
-        result = replace(_find_best(folder, run, notes, output.place), settings=asked)
+        result = replace(_find_best(folder, run, notes, output.place, started), settings=asked)
         content = as_json(result)
         output.publish(content, _reports(content, progress))
     return result
 
 
-def _find_best(folder: ModelFolder, run: RunContext, notes: Sequence[str], output_dir: Path) -> CompressionResult:
+def _find_best(
+    folder: ModelFolder, run: RunContext, notes: Sequence[str], output_dir: Path, started: float
+) -> CompressionResult:
     """Open the model, make others of it, candidates of all; measure and choose. What is chosen lies in the scratch."""
     options, task = run.options, folder.task
     model = open_model(folder, run.scratch / "fp32", input_dtype=options.input_dtype, progress=run.progress)
     for note in notes:  # now that nothing more can be wrong with what was given
         run.progress.say(note)
     check_makeable(model.proto, run.plans, options)
-    evaluator = Evaluator(model, run)
+    evaluator = Evaluator(model, replace(run, rows=run.rows.searched))
     _check_origin(evaluator.fp32, options)
     if not options.resume_from_checkpoint:
         shutil.rmtree(run.work, ignore_errors=True)
-    parents = make_parents(model, run)
-    maker = CandidateMaker(parents, run)
-    candidates, same = maker.make_all()
-    measured = evaluator.measure_all(candidates)
-    more = maker.make_more(candidates)
-    while not any(one.is_within(options.max_drop) for one in measured) and (others := next(more, None)) is not None:
-        measured += evaluator.measure_all([one for one in others if not _is_known(one, measured)])
-    measured = evaluator.time(measured)
-    chosen = choose(measured, task.metrics[task.metric].value, options.max_drop)
+    models, maker = ParentMaker(model, run), CandidateMaker(run)
+    ladder = Ladder(models, maker, evaluator, run, started)
+    measured = ladder.climb()
+    if run.rows.search:
+        evaluator = Evaluator(model, run)
+        measured = [evaluator.measure(one.candidate) for one in measured]
+    prunes = any(PRUNE in plan.steps for plan in run.plans)
+    measured = evaluator.time(measured, models.setting if prunes else None)
+    metric = task.metrics[task.metric]
+    limit = ladder.limit if options.is_auto else options.max_drop
+    bounded = metric.of_system is None and bool(np.isfinite(metric.bounds).all())
+    chosen = choose(measured, metric.value, limit, prefer=options.prefer, bounded=bounded)
     best = next(one for one in measured if one.name == chosen.best)
     weighed, test = evaluator.weigh(best), evaluator.test(best)
     sealed = [_seal(weighed if one is best else one, evaluator, run, output_dir) for one in measured]
@@ -104,23 +114,30 @@ def _find_best(folder: ModelFolder, run: RunContext, notes: Sequence[str], outpu
         fp32=evaluator.fp32,
         rows=run.rows,
         source=model,
-        parents=tuple(parents),
+        parents=tuple(ladder.parents),
         pareto=pareto(measured),
         output_dir=output_dir,
-        same=same,
+        same=ladder.same,
         notes=tuple(notes),
         screened=tuple(evaluator.screened),
         sensitivity=maker.harm.get(best.candidate.parent.label, {}),
         test=test,
-        max_drop=options.max_drop,
-        met=best.is_within(options.max_drop),
+        max_drop=limit,
+        met=best.is_within(limit),
+        setting=models.setting if prunes else None,
+        tables=models.tables(),
+        rungs=tuple(ladder.rungs),
+        not_tried=tuple(ladder.not_tried),
     )
 
 
-def _is_known(one: Candidate, measured: Sequence[Measured]) -> bool:
-    """Whether the same model with the same integers was measured already."""
-    others = (other.candidate for other in measured if other.candidate.parent is one.parent)
-    return any(equal(one.quant_map, other.quant_map) for other in others)
+def _possible(options: CompressOptions, *, has_train: bool) -> tuple[Plan, ...]:
+    """The plans of the strategies; of `auto` those that these rows and this model allow."""
+    plans, graph = options.plans(), options.input_infer_model_path is not None
+    if not options.is_auto:
+        return plans
+    plans = tuple(plan for plan in plans if has_train or not plan.reads_train_rows)
+    return tuple(plan for plan in plans if not graph or all(STEPS[step].takes_graph for step in plan.steps))
 
 
 def _seal(one: Measured, evaluator: Evaluator, run: RunContext, output_dir: Path) -> Measured:

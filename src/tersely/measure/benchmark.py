@@ -32,10 +32,20 @@ class Contestant:
 
 
 @dataclass(frozen=True)
+class Setting:
+    """What speed is meant: rows a batch, tokens a row, threads."""
+
+    batch: int
+    length: int
+    threads: int
+
+
+@dataclass(frozen=True)
 class Timing:
     """Median seconds of a unit of work; median ratio to the baseline's time in the same round, and its spread.
 
     `spread` holds the 10th and 90th percentile of the rounds' ratios. A ratio above 1 is faster than the baseline.
+    `least`: seconds of the fastest round, which other work on the machine disturbs least.
     """
 
     model: str
@@ -44,6 +54,7 @@ class Timing:
     ratio: float
     spread: tuple[float, float]
     rounds: int
+    least: float
 
 
 @dataclass(frozen=True)
@@ -95,6 +106,7 @@ def alternate(
             statistics.median(ratios[:, i]),
             (float(low[i]), float(high[i])),
             planned,
+            float(times[:, i].min()),
         )
         for i, contestant in enumerate(contestants)
     ]

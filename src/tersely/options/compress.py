@@ -12,10 +12,25 @@ from typing import Any, Literal
 from ..engines import ENGINES
 from ..errors import UserError, wrong_option
 from ..quantize.calibrators import CALIBRATORS
-from ..strategy import AT_RUN_TIME, DYNABERT, DYNAMIC, EMBEDDINGS, PRUNE_EMBEDDINGS, PTQ, QAT, STEPS, Plan, parse_all
+from ..strategy import (
+    AT_RUN_TIME,
+    DYNABERT,
+    DYNAMIC,
+    EMBEDDINGS,
+    PRUNE,
+    PRUNE_EMBEDDINGS,
+    PTQ,
+    QAT,
+    STEPS,
+    Plan,
+    parse_all,
+)
 from .option import option, options_of
 from .readers import none_or, number, one_of, path, several, share, text, whole, word_or
 
+AUTO = "auto"
+LADDER = ("ptq+embeddings", "prune+ptq+embeddings", "prune+dynabert+ptq+embeddings", "qat+embeddings")
+"""What `auto` tries, cheapest first."""
 INT8_ENGINES = tuple(name for name, entry in ENGINES.items() if "int8" in entry.precisions)
 LEARNING, CALIBRATING, INTEGER = (DYNABERT, QAT), (QAT, PTQ), (QAT, PTQ, DYNAMIC)
 """The steps that train, that calibrate on rows, that make integer matmuls."""
@@ -23,7 +38,10 @@ LEARNING, CALIBRATING, INTEGER = (DYNABERT, QAT), (QAT, PTQ), (QAT, PTQ, DYNAMIC
 
 def _strategies(name: str, value: Any) -> tuple[str, ...]:
     texts = (value,) if isinstance(value, str) else tuple(value)
-    parse_all(texts)
+    if AUTO not in texts:
+        parse_all(texts)
+    elif len(texts) > 1:
+        raise wrong_option(name, f"is {AUTO} or strategies, not both.", hint=f"{AUTO} tries them for you.")
     return texts
 
 
@@ -37,10 +55,28 @@ class CompressOptions:
     """How a model is made smaller. Texts, as a command line or a YAML file gives them, are read as what they say."""
 
     strategy: tuple[str, ...] = option(
-        "steps joined by +: prune_embeddings, dynabert, qat, ptq, dynamic, embeddings; several strategies: repeat the "
-        "flag, in Python a list",
+        "steps joined by +: prune_embeddings, prune, dynabert, qat, ptq, dynamic, embeddings; several strategies: "
+        "repeat the flag, in Python a list; auto: a ladder of these, cheapest first, until the score would fall",
         ("dynabert+ptq",),
         read=_strategies,
+    )
+    target_speedup: tuple[float, ...] | None = option(
+        "prune: times as fast as FP32 that the artifact is to be; several give several candidates",
+        read=several(number(1, above=True)),
+        steps=(PRUNE,),
+    )
+    target_batch: int = option("rows a batch when that speed is measured", 16, read=whole(1), steps=(PRUNE,))
+    target_length: int | None = option(
+        "tokens a row when that speed is measured",
+        read=whole(1),
+        steps=(PRUNE,),
+        default_text="the mean of the eval rows",
+    )
+    target_threads: int = option("threads when that speed is measured", 1, read=whole(1), steps=(PRUNE,))
+    latency_table: str | None = option(
+        "prune: a table of what layers cost, from the result.json of an earlier run, instead of measuring",
+        read=path,
+        steps=(PRUNE,),
     )
     width_mult_list: tuple[Fraction, ...] = option(
         "dynabert: shares of heads and neurons to keep, as 3/4 or 0.75",
@@ -144,6 +180,13 @@ class CompressOptions:
     max_drop: float | None = option(
         "largest drop of the score, a fraction; exit code 1 if it cannot be met", read=number(0)
     )
+    max_minutes: float | None = option(
+        "auto: minutes that the whole run may take; the best so far is the result",
+        read=number(0, above=True),
+    )
+    prefer: Literal["speed", "score", "fidelity", "size"] = option(
+        "what decides among candidates whose score holds: speed, score, fidelity or size", "speed"
+    )
     origin_metric: float | None = option(
         "score that the FP32 model must have, a fraction, or the run stops", read=number()
     )
@@ -174,9 +217,20 @@ class CompressOptions:
         if "auto" in self.skip_layers and len(self.skip_layers) > 1:
             raise wrong_option("skip_layers", "is patterns or the one word auto, not both.")
 
+    @property
+    def is_auto(self) -> bool:
+        """Whether a ladder of strategies is tried."""
+        return self.strategy == (AUTO,)
+
+    @property
+    def searches(self) -> bool:
+        """Whether speed-ups are looked for, not given: by `auto`, or where `prune` has a largest drop instead."""
+        prunes = self.is_auto or any(PRUNE in plan.steps for plan in self.plans())
+        return prunes and self.target_speedup is None
+
     def plans(self) -> tuple[Plan, ...]:
-        """The strategies as plans."""
-        return parse_all(self.strategy)
+        """The strategies as plans; of `auto` all that it may try."""
+        return parse_all(LADDER if self.is_auto else self.strategy)
 
     def trained(self) -> tuple[str, ...]:
         """The steps of any strategy that train."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..engines import ENGINES, installed
 from ..errors import UserError, missing_package, wrong_option
-from ..strategy import AT_RUN_TIME, DYNAMIC, MOVING, PTQ, QAT, STEPS, TRAINED, Plan
+from ..strategy import AT_RUN_TIME, DYNABERT, DYNAMIC, MOVING, PRUNE, PTQ, QAT, STEPS, TRAINED, Plan
 from .compress import OPTIONS, CompressOptions
 from .option import Option, options_of
 
@@ -53,6 +53,7 @@ def check(
     tersely.errors.UserError: The 'smooth' option (0.5) has no effect with the strategy 'dynamic'. It is for ptq or qat.
     """
     _check_effect(options, plans, given)
+    _check_pruning(options, plans, given, scored)
     if "calibration_rows" in given and (options.batch_size_list or options.batch_num_list):
         _refuse("calibration_rows", "beside --batch_size_list and --batch_num_list, which say how many rows")
     if "moving_rate" in given and not any(options.activation_type(plan) == MOVING for plan in plans):
@@ -74,6 +75,26 @@ def check(
     for engine in options.engines or ():
         if engine not in installed():
             raise missing_package(ENGINES[engine].packages[0], f"--engines {engine}", ENGINES[engine].extra)
+
+
+def _check_pruning(options: CompressOptions, plans: Sequence[Plan], given: AbstractSet[str], scored: bool) -> None:
+    """Refuse what cannot be where models are pruned to order."""
+    pruned = [plan for plan in plans if PRUNE in plan.steps]
+    if options.max_minutes is not None and not options.searches:
+        _refuse("max_minutes", "where speed-ups are not looked for", "It is for --strategy auto.")
+    if options.searches and not scored:
+        what = (
+            f"'{' '.join(options.strategy)}' looks for the speed that the score allows, and needs eval rows for that."
+        )
+        raise UserError(what, hint="Name them with --eval_file, or say how fast: --target_speedup.", option="eval_file")
+    if pruned and options.target_speedup is None and options.max_drop is None and not options.is_auto:
+        what = f"The strategy '{pruned[0].name}' needs to know how far to prune."
+        hint = "Say how fast with --target_speedup 4, or how much the score may drop with --max_drop 0.01."
+        raise UserError(what, hint=hint, option="target_speedup")
+    if pruned and all(PRUNE in plan.steps for plan in plans if DYNABERT in plan.steps):
+        for name in ("width_mult_list", "depth_mult_list", "importance", "importance_rows"):
+            if name in given:
+                _refuse(name, f"with the strategy '{pruned[0].name}', whose shapes come from measured times")
 
 
 def _check_graph_steps(plans: Sequence[Plan], given: AbstractSet[str]) -> None:

@@ -48,11 +48,12 @@ if TYPE_CHECKING:
     Strategies = str | Iterable[str]
     Texts = str | Iterable[str]
     Shares = str | float | Fraction | Iterable[str | float | Fraction]
+    Numbers = float | str | Iterable[float | str]
     Counts = int | str | Iterable[int | str | None]
     Strength = Literal["auto", "off"] | float
 else:  # the parser of transformers takes texts and lists of texts, which are read later
     Strategies = Strength = str
-    Texts = Shares = Counts = list[str]
+    Texts = Shares = Numbers = Counts = list[str]
 
 
 @dataclass(repr=False)
@@ -70,8 +71,19 @@ class OptionFields(TrainingArguments):  # type: ignore[misc]
     logging_steps: float = field(default=500, metadata=HELP["logging_steps"])
     """How often the loss is taken. Default: 500."""
     strategy: Strategies = field(default="dynabert+ptq", metadata=HELP["strategy"])
-    """Steps joined by +: prune_embeddings, dynabert, qat, ptq, dynamic, embeddings; several strategies: repeat the
-    flag, in Python a list. Default: dynabert+ptq."""
+    """Steps joined by +: prune_embeddings, prune, dynabert, qat, ptq, dynamic, embeddings; several strategies: repeat
+    the flag, in Python a list; auto: a ladder of these, cheapest first, until the score would fall. Default:
+    dynabert+ptq."""
+    target_speedup: Numbers | None = field(default=None, metadata=HELP["target_speedup"])
+    """Times as fast as FP32 that the artifact is to be; several give several candidates. For prune."""
+    target_batch: int = field(default=16, metadata=HELP["target_batch"])
+    """Rows a batch when that speed is measured. For prune. Default: 16."""
+    target_length: int | None = field(default=None, metadata=HELP["target_length"])
+    """Tokens a row when that speed is measured. For prune. Default: the mean of the eval rows."""
+    target_threads: int = field(default=1, metadata=HELP["target_threads"])
+    """Threads when that speed is measured. For prune. Default: 1."""
+    latency_table: str | Path | None = field(default=None, metadata=HELP["latency_table"])
+    """A table of what layers cost, from the result.json of an earlier run, instead of measuring. For prune."""
     width_mult_list: Shares = field(default_factory=lambda: [Fraction(3, 4)], metadata=HELP["width_mult_list"])
     """Shares of heads and neurons to keep, as 3/4 or 0.75. For dynabert. Default: 3/4."""
     depth_mult_list: Shares = field(default_factory=lambda: [Fraction(1, 1)], metadata=HELP["depth_mult_list"])
@@ -131,6 +143,10 @@ class OptionFields(TrainingArguments):  # type: ignore[misc]
     """Report what each layer in INT8 costs. For qat, ptq. Default: false."""
     max_drop: float | None = field(default=None, metadata=HELP["max_drop"])
     """Largest drop of the score, a fraction; exit code 1 if it cannot be met."""
+    max_minutes: float | None = field(default=None, metadata=HELP["max_minutes"])
+    """Auto: minutes that the whole run may take; the best so far is the result."""
+    prefer: Literal["speed", "score", "fidelity", "size"] = field(default="speed", metadata=HELP["prefer"])
+    """What decides among candidates whose score holds: speed, score, fidelity or size. Default: speed."""
     origin_metric: float | None = field(default=None, metadata=HELP["origin_metric"])
     """Score that the FP32 model must have, a fraction, or the run stops."""
     origin_tolerance: float = field(default=0.05, metadata=HELP["origin_tolerance"])

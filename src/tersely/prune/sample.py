@@ -32,6 +32,12 @@ class Sample:
     held_out: tuple[Inputs, ...]
     rows: int
 
+    def part(self, positions: int) -> Sample:
+        """A sample of about so many of these positions, batches of all lengths among them; all where there are fewer."""
+        tokens = sum(int(inputs["input_ids"].numel()) for inputs in (*self.fitting, *self.held_out))
+        every = max(1, round(tokens / positions))
+        return Sample(self.fitting[::every], self.held_out[::every], max(1, self.rows // every))
+
 
 def draw(folder: ModelFolder, model: Any, examples: Sequence[Any], seed: int, *, positions: int = POSITIONS) -> Sample:
     """Draw rows until there are enough positions, or all."""

@@ -34,7 +34,7 @@ DAMPING, DAMPING_LAST = 1e-3, 1e-2
 """Shares of the mean variance added to H's diagonal; more where a layer is seen at one position a row."""
 SHARES = (0.0, 0.125, 0.25, 0.5, 0.75)
 """Shares of units left at which harm is measured; in between it is interpolated."""
-JUDGED = 4_000
+JUDGED = 3_000
 """Tokens that harm is measured on."""
 
 Key = tuple[str, int]

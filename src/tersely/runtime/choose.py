@@ -222,8 +222,13 @@ def _circumstances(folder: Path, threads: int) -> dict[str, Any]:
         "cpu": here.name,
         "cpu_class": here.cpu_class,
         "threads": threads,
-        "versions": {name: _version(name) for name in engines.GRAPH_ENGINES},
+        "versions": engine_versions(),
     }
+
+
+def engine_versions() -> dict[str, str | None]:
+    """The release of each engine that runs graphs; None: not installed."""
+    return {name: _version(name) for name in engines.GRAPH_ENGINES}
 
 
 def _key(circumstances: Mapping[str, Any]) -> str:

@@ -1,0 +1,257 @@
+"""How long models of other shapes take, timed in the engine and precision that will run them, beside FP32."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import onnx
+
+from .. import engines
+from ..deploy.export import GRAPH
+from ..engines.cpu import cpu
+from ..engines.engine import Engine
+from ..errors import UserError
+from ..graphs.export import export_onnx
+from ..graphs.first_position import keep_first_position
+from ..graphs.plain import unfold
+from ..measure.benchmark import Contestant, Setting, Timing, alternate, full_batch
+from ..models.carve import Places, Shape, carve, locate
+from ..models.carve.places import HEADS, NEURONS
+from ..models.carve.shape import neuron_step
+from ..models.families import find
+from ..models.families.family import longest
+from ..prune.latency import Cost, LatencyTable, read_table
+from ..quantize.samples import Samples
+from ..runtime.choose import cache_folder, engine_versions, write_cached
+from ..strategy import DYNAMIC, PTQ, Plan
+from .candidate import write_candidate
+from .make_candidates import make
+from .parents import Parent, RunContext
+
+SHARES = (0.25, 0.5, 0.75)
+"""Shares of heads and neurons at which a layer is timed, beside none, the fewest and all."""
+TIMED_LAYERS = 3
+"""Layers of the models that are timed in the place of deep ones: two alike and the last."""
+SECONDS, ROUNDS = 0.5, 9
+CALIBRATION = 8
+"""Rows that set the ranges of graphs that are only timed."""
+
+
+def setting_of(origin: Parent, run: RunContext) -> Setting:
+    """The options', with the mean length of the rows that score where no length was set."""
+    options, config = run.options, origin.folder.config
+    length = options.target_length
+    most = longest(config) or origin.task.max_seq_length
+    if length is not None and length > most:
+        what = f"The '--target_length' option is {length}; the model reads {most} tokens at most."
+        raise UserError(what, option="target_length")
+    if length is None:
+        features = origin.task.features(run.rows.scoring, origin.encoder)
+        length = round(float(np.mean([len(feature) for feature in features])))
+    return Setting(options.target_batch, min(length, most), options.target_threads)
+
+
+class ShapeTimer:
+    """Times one model's graph, smaller models of its build, and FP32, all in one way: `setting`.
+
+    `quantizer`: the step that turns matmuls to INT8, or None. `base`: the model that shapes are cut out of.
+    """
+
+    def __init__(self, origin: Parent, base: Parent, quantizer: str | None, setting: Setting, run: RunContext) -> None:
+        self.origin, self.base, self.run, self.setting = origin, base, run, setting
+        # What is trained for INT8 becomes the graph of ptq.
+        self.quantizer = quantizer if quantizer in (None, DYNAMIC) else PTQ
+        self.scratch = run.scratch / "timed" / (self.quantizer or "fp32")
+        self._count = 0
+
+    @cached_property
+    def table(self) -> LatencyTable:
+        """The latency table: the file that was named, one in the user's cache, or measured now."""
+        named = self.run.options.latency_table
+        if named is not None:
+            return self._fitting(read_table(named), str(named))
+        place = cache_folder() / "latency" / f"{_digest(self.about)}.json"
+        with suppress(OSError, ValueError, UserError):
+            return LatencyTable.from_json(json.loads(place.read_text(encoding="utf-8")))
+        found = self._measure()
+        with suppress(OSError):  # a cache that cannot be written costs time alone
+            write_cached(place, json.dumps(found.to_json(), indent=1) + "\n")
+        return found
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """All that a table depends on."""
+        here, places = cpu(), self._places
+        return {
+            "cpu": here.name,
+            "cpu_class": here.cpu_class,
+            "versions": engine_versions(),
+            "engines": list(self._engines),
+            "precision": self.quantizer or "fp32",
+            "model_type": str(self.base.folder.config["model_type"]),
+            "hidden": int(places.config.hidden_size),
+            "heads": list(places.full.heads),
+            "neurons": list(places.full.ffn),
+            "outputs": list(self.base.task.outputs),
+            "first_position": self.base.first_only,
+            "batch": self.setting.batch,
+            "length": self.setting.length,
+            "threads": self.setting.threads,
+        }
+
+    def speedup(self, parent: Parent) -> float:
+        """How many times as fast as FP32 a model of this run is, in one alternating run."""
+        runners = [*self._fp32(), ("model", "", self._runner(parent.proto))]
+        timings = self._alternate(runners, "time the pruned model")
+        return min(one.least for one in timings[:-1]) / timings[-1].least
+
+    def _fitting(self, table: LatencyTable, where: str) -> LatencyTable:
+        """Refuse a table of another model or machine."""
+        for name, here in self.about.items():
+            if (there := table.about.get(name)) != here:
+                what = f"The latency table was measured with {name} {there}; here it is {here}."
+                raise UserError(
+                    what, where=where, hint="Leave it out, and it is measured anew.", option="latency_table"
+                )
+        return table
+
+    def _measure(self) -> LatencyTable:
+        probes = self._probes()
+        timed = list(dict.fromkeys(shape for group in probes.values() for shape in group.values()))
+        runners = [*self._fp32(), ("full", "", self._runner(self.base.proto))]
+        with self.run.progress.track("export layers to time", len(timed)) as advance:
+            for number, shape in enumerate(timed):
+                runners.append((f"shape {number}", "", self._runner(self._export(shape))))
+                advance(1)
+        timings = self._alternate(runners, "time layers")
+        count = len(runners) - len(timed) - 1
+        seconds = [one.least for one in timings]
+        by_shape = dict(zip(timed, seconds[count + 1 :], strict=True))
+        costs = {}
+        for (unit, is_last), group in probes.items():
+            layers = 1 if is_last else self._alike(unit)
+            times = np.array([by_shape[shape] for shape in group.values()])
+            rising = np.maximum.accumulate(times - times[0]) / layers
+            costs[unit, is_last] = Cost(tuple(group), tuple(float(one) for one in rising))
+        return LatencyTable(
+            fp32=min(seconds[:count]),
+            full=seconds[count],
+            heads=costs[HEADS, False],
+            neurons=costs[NEURONS, False],
+            last_heads=costs.get((HEADS, True), costs[HEADS, False]),
+            last_neurons=costs.get((NEURONS, True), costs[NEURONS, False]),
+            about=self.about,
+        )
+
+    def _probes(self) -> dict[tuple[str, bool], dict[int, Shape]]:
+        """Shapes to time by the kind of sublayer, whether it is the last layer's, and the units that it keeps."""
+        base = self._timed_shape
+        found: dict[tuple[str, bool], dict[int, Shape]] = {}
+        for unit, sizes in ((HEADS, base.heads), (NEURONS, base.ffn)):
+            most = max(sizes)
+            step = 1 if unit == HEADS else neuron_step(most)
+            points = {0, min(step, most), most, *(min(most, step * round(share * most / step)) for share in SHARES)}
+            alike = self._alike(unit)
+            found[unit, False] = {count: _with(base, unit, range(alike), count) for count in sorted(points)}
+            if alike < len(base.layers):
+                last = [len(base.layers) - 1]
+                found[unit, True] = {count: _with(base, unit, last, count) for count in (0, step, most)}
+        return found
+
+    @cached_property
+    def _timed_shape(self) -> Shape:
+        """The model's own shape, with fewer layers where these say as much."""
+        full, family = self._places.full, self._places.family
+        if family.heads_are_shared or len(full.layers) <= TIMED_LAYERS:
+            return full
+        kept = (*range(TIMED_LAYERS - 1), len(full.layers) - 1)
+        return Shape(tuple(full.heads[i] for i in kept), tuple(full.ffn[i] for i in kept), kept)
+
+    def _alike(self, unit: str) -> int:
+        """How many of the timed layers are changed together: all, or all but one that is computed for one position."""
+        family, layers = self._places.family, len(self._timed_shape.layers)
+        together = family.heads_are_shared if unit == HEADS else family.layers_share_weights
+        return layers if together or not self.base.first_only or layers == 1 else layers - 1
+
+    @cached_property
+    def _model(self) -> Any:
+        return self.base.folder.load().eval()
+
+    @cached_property
+    def _places(self) -> Places:
+        return locate(self._model, find(self._model))
+
+    @property
+    def _engines(self) -> Sequence[str]:
+        return self.run.options.engines or engines.installed(engines.GRAPH_ENGINES)
+
+    def _export(self, shape: Shape) -> Any:
+        smaller = carve(self._model, self._places.family, shape).eval()
+        place = self.scratch / "export.onnx"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        export_onnx(smaller, place, input_dtype=self.run.options.input_dtype)
+        proto = unfold(onnx.load(place))
+        keep_first_position(proto)
+        return proto
+
+    def _runner(self, proto: Any) -> Engine:
+        """A graph as the quantizer leaves it, its ranges from a few rows, on the engine that the runtime would take."""
+        plan = Plan((self.quantizer,) if self.quantizer else ())
+        parent = replace(self.base, proto=proto, plans=(plan,), skip_layers=())
+        made = make(parent, self._options, self._samples)[0][0]
+        self._count += 1
+        written = write_candidate(made, self.scratch / str(self._count), self._engines)
+        return written.load(written.pairs()[0], self.setting.threads)
+
+    @cached_property
+    def _options(self) -> Any:
+        """Those of the run that matter to speed; products of attention in INT8 where the whole model has them so."""
+        cheap: Any = {"algo_list": ("abs_max",), "round_type": "round", "bias_correction": False, "smooth": "off"}
+        options = replace(self.run.options, **cheap, skip_layers=())
+        if self.quantizer != PTQ or options.quantize_attention != "auto":
+            return options
+        parent = replace(self.base, plans=(Plan((PTQ,)),), skip_layers=())
+        made = make(parent, options, self._samples)[0][0]
+        return replace(options, quantize_attention="on" if made.quant_map.products else "off")
+
+    @cached_property
+    def _samples(self) -> Samples | None:
+        samples = self.base.rows.samples
+        if samples is None:
+            return None
+        features = samples.features[:CALIBRATION]
+        return Samples(features, samples.judging[:CALIBRATION], {"timed": len(features)}, samples.pad_id)
+
+    def _fp32(self) -> list[tuple[str, str, Engine]]:
+        """The user's model as exported, on every engine that runs it here."""
+        graph = self.origin.fp32.path(GRAPH)
+        names = engines.installed(engines.GRAPH_ENGINES)
+        return [("FP32", name, engines.load(name, graph, threads=self.setting.threads)) for name in names]
+
+    def _alternate(self, runners: Sequence[tuple[str, str, Engine]], title: str) -> list[Timing]:
+        setting, model = self.setting, self.origin
+        like = model.task.features(self.run.rows.scoring[:1], model.encoder)[0]
+        tokens = min(model.encoder.vocab_size, self.base.encoder.vocab_size)
+        batch = full_batch(setting.batch, setting.length, tokens, like=like)
+        contestants = [Contestant(name, engine, partial(runner.run, batch)) for name, engine, runner in runners]
+        first = contestants[0].label
+        return alternate(contestants, first, seconds=SECONDS, rounds=ROUNDS, title=title, progress=self.run.progress)
+
+
+def _with(shape: Shape, unit: str, layers: Sequence[int], count: int) -> Shape:
+    """A shape with so many units, or as many as there are, in some layers."""
+    sizes = list(shape.heads if unit == HEADS else shape.ffn)
+    for layer in layers:
+        sizes[layer] = min(count, sizes[layer])
+    return replace(shape, **{"heads" if unit == HEADS else "ffn": tuple(sizes)})
+
+
+def _digest(about: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,101 @@
+"""What the layers of a model cost in time: measured at a few sizes, interpolated in between."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import UserError, existing, fill
+from ..models.carve import Shape
+from ..models.carve.places import HEADS, NEURONS
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds that one sublayer takes, by the units that it keeps: both rise, from nothing for none.
+
+    >>> Cost((0, 2, 4), (0.0, 1.0, 3.0)).at(3)
+    2.0
+    """
+
+    units: tuple[int, ...]
+    seconds: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not len(self.units) == len(self.seconds) > 1 or list(self.units) != sorted(set(self.units)):
+            raise UserError(f"A cost holds as many seconds as numbers of units, which rise. Got {self}.")
+
+    def at(self, count: int) -> float:
+        """Seconds with so many units."""
+        return float(np.interp(count, self.units, self.seconds))
+
+
+@dataclass(frozen=True)
+class LatencyTable:
+    """Seconds of a batch, and of each layer's part of it.
+
+    `fp32`: the model as exported on its fastest FP32 engine. `full`: all layers whole, in the precision that is
+    wanted. `heads`, `neurons`: attention and FFN of any layer but the last; `last_heads`, `last_neurons` of that one,
+    which may be computed for one position. `about`: what it was measured with.
+    """
+
+    fp32: float
+    full: float
+    heads: Cost
+    neurons: Cost
+    last_heads: Cost
+    last_neurons: Cost
+    about: Mapping[str, Any]
+
+    def cost(self, unit: str, layer: int, layers: int) -> Cost:
+        """Of the attention (`heads`) or FFN (`neurons`) of a layer, one of so many."""
+        if layer + 1 == layers:
+            return self.last_heads if unit == HEADS else self.last_neurons
+        return self.heads if unit == HEADS else self.neurons
+
+    def seconds(self, shape: Shape, full: Shape) -> float:
+        """What a smaller model of the same depth would take."""
+        saved, layers = 0.0, len(full.layers)
+        for unit, kept, whole in ((HEADS, shape.heads, full.heads), (NEURONS, shape.ffn, full.ffn)):
+            for layer in range(layers):
+                cost = self.cost(unit, layer, layers)
+                saved += cost.at(whole[layer]) - cost.at(kept[layer])
+        return self.full - saved
+
+    def speedup(self, shape: Shape, full: Shape) -> float:
+        """How many times as fast as FP32 it would be."""
+        return self.fp32 / self.seconds(shape, full)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON with a version."""
+        return {"version": VERSION, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, content: Any, *, where: str | None = None) -> LatencyTable:
+        """Read what `to_json` gave; anything else is refused."""
+        if not isinstance(content, Mapping) or content.get("version") != VERSION:
+            version = content.get("version") if isinstance(content, Mapping) else None
+            what = f"The latency table has format version {version}; this tersely reads version {VERSION}."
+            raise UserError(what, where=where, hint="Leave --latency_table out, and it is measured anew.")
+        table = {name: value for name, value in content.items() if name != "version"}
+        return fill(cls, table, "The latency table", where=where)
+
+
+def read_table(path: str | Path) -> LatencyTable:
+    """Read a table from a file of its own, or from the `result.json` of a run that measured one."""
+    place = existing(path, "file")
+    try:
+        content = json.loads(place.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"The latency table is not JSON: {error}.", where=str(place)) from None
+    tables = content.get("latency_tables") if isinstance(content, Mapping) else None
+    if isinstance(tables, list) and tables:
+        content = tables[0]
+    return LatencyTable.from_json(content, where=str(place))
