@@ -26,7 +26,6 @@ from .sample import Sample, draw
 from .scores import Scores, level_units
 from .surgeon import surgeon
 
-
 SCORING, CHOOSING = 16_000, 10_000
 """Positions that score heads and neurons, and that tell which of two shapes to take; the repair of that sees all."""
 

@@ -33,7 +33,7 @@ class Sample:
     rows: int
 
     def part(self, positions: int) -> Sample:
-        """A sample of about so many of these positions, batches of all lengths among them; all where there are fewer."""
+        """A sample of about so many of these positions, batches of all lengths among them; all where there are few."""
         tokens = sum(int(inputs["input_ids"].numel()) for inputs in (*self.fitting, *self.held_out))
         every = max(1, round(tokens / positions))
         return Sample(self.fitting[::every], self.held_out[::every], max(1, self.rows // every))
