@@ -13,9 +13,6 @@ from typing import Any, Protocol, runtime_checkable
 EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal."""
 
-EVERY = 10.0
-"""Seconds between two lines of progress where there is no terminal."""
-
 
 class Advance(Protocol):
     """Count some units done, with a note such as the loss."""

@@ -51,7 +51,11 @@ def _show_candidates(result: CompressionResult) -> None:
     head.append("Pareto")
     for one in sorted(result.candidates, key=lambda one: one.name != result.best.name):
         rows.append([*_line(one, one.name == result.best.name, fp32.size), "*" if one.name in result.pareto else ""])
-    trained = f", {counts['train']} rows trained" if any(one.pruned or one.trained for one in result.parents) else ""
+    trained = (
+        f", {counts['train']} rows trained"
+        if any(one.pruned or one.distilled or one.trained for one in result.parents)
+        else ""
+    )
     calibrated = f", {counts['calibration']} rows calibrated" if counts["calibration"] else ""
     chosen = f"{counts['scoring']} {result.rows.chosen_on}"
     title = f"{result.source.model_name}: {chosen}{trained}{calibrated}; CPU class {cpu().cpu_class}"
@@ -97,8 +101,9 @@ def _show_pruned(result: CompressionResult) -> None:
             continue
         pruned, cut, shot = parent.pruned, parent.vocabulary, parent.shot
         if shot is not None:
-            step = f", trained {pruned.step} steps" if pruned is not None else ""
-            print(f"torch/{parent.name}: {shot}{step}.")
+            done = parent.distilled
+            trained = f"; distilled at a rate of {done.rate:g}, as it was at step {done.step}" if done else ""
+            print(f"torch/{parent.name}: {shot}{trained}.")
         elif pruned is not None:
             shape = pruned.shape
             left = f"{len(shape.layers)} layers with {_range(shape.heads)} heads and {_range(shape.ffn)} neurons each"

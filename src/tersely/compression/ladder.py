@@ -1,4 +1,4 @@
-"""Candidates of a run, rung by rung: all that was asked for at once, or cheapest first until the score would fall."""
+"""Candidates of a run, rung by rung: all that was asked for, or cheapest first until the score would fall."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 
+from ..errors import UserError
 from ..strategy import PRUNE, QAT, Plan
 from .candidate import Candidate
 from .choice import Measured
 from .evaluator import Evaluator
+from .forecast import Forecast, RunClock
 from .make_candidates import CandidateMaker, equal
 from .make_parents import ParentMaker
 from .parents import Parent, RunContext
@@ -23,6 +25,10 @@ NEAR = 1.1
 """Speed-ups that are this close are not told apart any more."""
 NEAREST = 0.9
 """Share of the speed without any layer that is looked for at most."""
+RUNGS_EXPECTED = 4
+"""Speed-ups that a search tries, as a rule."""
+SHORTEST = 1.0
+"""Minutes of a training that is worth its beginning."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,7 @@ class Ladder:
     maker: CandidateMaker
     evaluator: Evaluator
     run: RunContext
-    started: float
+    forecast: Forecast
     parents: list[Parent] = field(default_factory=list)
     same: dict[str, str] = field(default_factory=dict)
     measured: list[Measured] = field(default_factory=list)
@@ -52,13 +58,16 @@ class Ladder:
     def climb(self) -> list[Measured]:
         """Everything that was asked for, measured on the rows of the search."""
         options, plans = self.run.options, self.run.plans
+        pruned = [plan for plan in plans if PRUNE in plan.steps]
+        self._announce()
         if options.is_auto:
             self._climb_by_itself(plans)
         elif options.searches:
-            self._try([plan for plan in plans if PRUNE not in plan.steps])
-            self._rise([plan for plan in plans if PRUNE in plan.steps])
+            self._try_in_turn([plan for plan in plans if plan not in pruned])
+            self._rise(pruned)
         else:
-            self._try(plans, options.target_speedup or ())
+            self.models.check_targets(pruned, options.target_speedup or ())
+            self._try_in_turn(plans)
             self._search_more()
         return self.measured
 
@@ -66,6 +75,36 @@ class Ladder:
     def limit(self) -> float:
         """The largest drop that is allowed."""
         return LIMIT if self.run.options.max_drop is None else self.run.options.max_drop
+
+    def _announce(self) -> None:
+        """Say what will be tried and how long that takes; refuse a time in which nothing can be made."""
+        options, plans, forecast = self.run.options, self.run.plans, self.forecast
+        groups = _groups(plans)
+        first = forecast.rung(groups[0]) + forecast.ending(1)
+        if forecast.allowed is not None and forecast.spent + first > forecast.allowed:
+            what = f"The first candidate takes about {forecast.spent + first:.1f} minutes"
+            what += f"; '--max_minutes' allows {forecast.allowed:g}."
+            raise UserError(what, hint="Allow more, or score fewer rows.", option="max_minutes")
+        if not isinstance(self.run.progress, RunClock):
+            return
+        tries = len(options.target_speedup or ()) or (RUNGS_EXPECTED if options.searches else 1)
+        total, lines = forecast.spent, []
+        for group in groups:
+            pruned, trained = any(PRUNE in plan.steps for plan in group), any(plan.trained for plan in group)
+            times = 1 if trained and options.is_auto else tries if pruned else 1
+            minutes = times * forecast.rung(group)
+            total += minutes
+            name = " and ".join(plan.name for plan in group)
+            often = f" at {times} speed-ups" if times > 1 else ""
+            training = ", and its training" if trained else ""
+            only = " where it is needed" if trained and options.is_auto else ""
+            lines.append(f"  {name}{often}{only}: about {minutes:.1f} min{training}")
+        total += forecast.ending(len(groups) * 2)
+        until = f"; it ends after {forecast.allowed:g}" if forecast.allowed is not None else ""
+        self.run.progress.expected = total if forecast.allowed is None else min(total, forecast.allowed)
+        self.run.progress.say(f"To be tried, in about {total:.0f} minutes{until}:")
+        for line in lines:
+            self.run.progress.say(line)
 
     def _climb_by_itself(self, plans: Sequence[Plan]) -> None:
         plain = [plan for plan in plans if not plan.pruning and not plan.trained]
@@ -75,28 +114,31 @@ class Ladder:
         holds = self._holds(self.measured)
         if not holds:
             self._search_more()
-        failed = self._rise(pruned) if pruned else []
-        if distilled and failed:
-            self._try(distilled, failed[:1])
-        if not self._holds(self.measured):
+        for target in self._rise(pruned) if pruned else ():
+            found = self._try(distilled, [target]) if distilled else None
+            if found is None or not self._holds(found):
+                break
+        if not holds:
             self._try([plan for plan in plans if plan.quantizer == QAT and not plan.pruning])
 
     def _rise(self, plans: Sequence[Plan]) -> list[float]:
         """Try rising speed-ups until the drop is above the limit, then between; gives those that failed, slowest first.
 
-        Of speed-ups that were asked for every one is tried.
+        Of speed-ups that were asked for every one is tried, but for those that INT8 reaches by itself.
         """
-        targets = self.run.options.target_speedup
+        low, most = self.models.speed_range(plans[0])
+        targets, failed = self.run.options.target_speedup, []
         if targets:
-            failed = []
+            self.models.check_targets(plans, targets)
             for target in sorted(targets):
+                if target <= low and self._holds(self.measured):
+                    self.run.progress.say(f"{target:g} × is reached without pruning: about {low:.2f} ×.")
+                    continue
                 found = self._try(plans, [target])
                 if found is not None and not self._holds(found):
                     failed.append(target)
             return failed
-        low, most = self.models.speed_range(plans[0])
         high: float | None = None
-        failed = []
         target = low * RISE
         while target <= NEAREST * most:
             found = self._try(plans, [_rounded(target)])
@@ -112,57 +154,70 @@ class Ladder:
             target = low * RISE if high is None else sqrt(low * high)
         return sorted(failed)
 
+    def _try_in_turn(self, plans: Sequence[Plan]) -> None:
+        """What was asked for: all at once, or where time is short group by group."""
+        targets = self.run.options.target_speedup or ()
+        if self.forecast.allowed is None:
+            self._try(plans, targets)
+            return
+        for group in _groups(plans):
+            for target in targets if any(PRUNE in plan.steps for plan in group) else [None]:
+                self._try(group, () if target is None else [target])
+
     def _try(self, plans: Sequence[Plan], targets: Sequence[float] = ()) -> list[Measured] | None:
         """Make and measure what plans ask for; None where there is no time for it."""
         if not plans:
             return []
         title = " and ".join(plan.name for plan in plans)
         title += f" at {' and '.join(f'{one:g}' for one in targets)} ×" if targets else ""
-        if self._is_late(plans):
+        left, expected = self.forecast.left(len(self.measured) + 1), self.forecast.rung(plans)
+        trains = any(plan.trained for plan in plans)
+        if left is not None and self.rungs and left < expected + (SHORTEST if trains else 0):
             self.not_tried.append(title)
             return None
+        if self.run.options.searches or self.forecast.allowed is not None:
+            self.run.progress.say(f"{title}:")
         began = time.monotonic()
-        if self.run.options.searches or self.run.options.is_auto:
-            self.run.progress.say(f"{self._clock()}{title}")
+        self.models.until = None if left is None else began + 60 * max(SHORTEST, left - expected)
         parents = self.models.make(plans, targets)
         candidates, same = self.maker.make_all(parents)
         found = self.evaluator.measure_all(candidates)
         self.parents += parents
         self.same |= same
         self.measured += found
-        names = tuple(one.name for one in found)
-        self.rungs.append(Rung(title, names, (time.monotonic() - began) / 60))
+        self._note(title, plans, found, began)
         return found
 
     def _search_more(self) -> None:
         """More rows, then layers left float, while no candidate keeps to `max_drop`."""
         if self.run.options.max_drop is None:
             return
-        began, names = time.monotonic(), []
+        began, tried = time.monotonic(), []
         more = self.maker.make_more(self.parents, [one.candidate for one in self.measured])
-        while not self._holds(self.measured) and not self._is_late(()) and (others := next(more, None)) is not None:
+        while not self._holds(self.measured) and self._has_time() and (others := next(more, None)) is not None:
             found = self.evaluator.measure_all([one for one in others if not _is_known(one, self.measured)])
             self.measured += found
-            names += [one.name for one in found]
-        if names:
-            title = "more rows, fewer layers in INT8"
-            self.rungs.append(Rung(title, tuple(names), (time.monotonic() - began) / 60))
+            tried += found
+        if tried:
+            self._note("more rows, fewer layers in INT8", (), tried, began)
+
+    def _note(self, title: str, plans: Sequence[Plan], found: Sequence[Measured], began: float) -> None:
+        minutes = (time.monotonic() - began) / 60
+        self.rungs.append(Rung(title, tuple(one.name for one in found), minutes))
+        if plans:
+            self.forecast.note(plans, minutes)
 
     def _holds(self, measured: Sequence[Measured]) -> bool:
         return any(one.is_within(self.limit) for one in measured)
 
-    def _is_late(self, plans: Sequence[Plan]) -> bool:
-        """Whether there is no time for a rung: one like it took so long, or nothing is left."""
-        allowed = self.run.options.max_minutes
-        if allowed is None or not self.rungs:
-            return False
-        left = allowed - (time.monotonic() - self.started) / 60
-        wanted = [rung.minutes for rung in self.rungs[1:]] or [rung.minutes for rung in self.rungs]
-        return left < (min(wanted[-2:]) if plans else 0)
+    def _has_time(self) -> bool:
+        left = self.forecast.left(len(self.measured) + 1)
+        return left is None or left > 0
 
-    def _clock(self) -> str:
-        allowed, spent = self.run.options.max_minutes, (time.monotonic() - self.started) / 60
-        return f"[{spent:.1f} of {allowed:g} minutes] " if allowed else f"[{spent:.1f} minutes] "
+
+def _groups(plans: Sequence[Plan]) -> list[tuple[Plan, ...]]:
+    """Plans that share what is pruned."""
+    return [tuple(plan for plan in plans if plan.pruning == steps) for steps in dict.fromkeys(p.pruning for p in plans)]
 
 
 def _rounded(target: float) -> float:

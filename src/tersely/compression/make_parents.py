@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,12 @@ from typing import Any
 from .. import tasks
 from ..errors import UserError, wrong_option
 from ..measure.benchmark import Setting
-from ..models.carve import Shape, locate, shape_of
+from ..models.carve import locate, shape_of
 from ..models.families import find
 from ..models.folder import NOTES, ModelFolder
 from ..options.compress import CompressOptions
 from ..processes import on_all
+from ..prune.distil_shape import distil_shape
 from ..prune.dynabert import Pruned, pruning_arguments, train_widths
 from ..prune.latency import LatencyTable
 from ..prune.vocabulary import PrunedVocabulary, prune_vocabulary
@@ -29,7 +29,7 @@ from ..quantize.targets import FEWEST_OUTPUTS, find_targets
 from ..strategy import DYNABERT, PRUNE, PRUNE_EMBEDDINGS, QAT, Plan
 from ..training.distillation import TrainingRun
 from ..training.isolated import isolated
-from ..training.losses import Criterion
+from ..training.losses import Criterion, LossSettings
 from ..training.teacher import open_teacher
 from .candidate import link
 from .make_shots import ShotMaker, timed_as
@@ -38,8 +38,6 @@ from .shape_timer import setting_of
 
 VOCABULARY = "vocabulary"
 """Folder of a model that only lost tokens, under torch/."""
-REPAIRED_RATE = 3e-5
-"""Learning rate of a repaired model where none is set: 1e-4 moved the logits of MRPC's away again, this did not."""
 
 
 def check_pruning(
@@ -101,7 +99,7 @@ class ParentMaker:
     origin: Parent
     run: RunContext
 
-    def make(self, plans: Sequence[Plan], targets: Sequence[float] = ()) -> list[Parent]:
+    def make(self, plans: Sequence[Plan], targets: Sequence[float] = (), seconds: float | None = None) -> list[Parent]:
         """Prune and train as plans ask, export every model that comes of it; plans with equal steps share theirs.
 
         `targets`: speed-ups for plans that prune to order. Behind a parent stands the model that was trained for its
@@ -118,11 +116,17 @@ class ParentMaker:
 
     def speed_range(self, plan: Plan) -> tuple[float, float]:
         """How many times as fast as FP32 the unpruned model is by a plan that prunes, and how fast without layers."""
-        maker = self._cut_shots if PRUNE_EMBEDDINGS in plan.steps else self._shots
-        table = maker.timer(plan.quantizer).table
-        full = maker.pruner.places.full
-        empty = Shape((0,) * len(full.layers), (0,) * len(full.layers), full.layers)
-        return table.speedup(full, full), table.speedup(empty, full)
+        return self._maker(plan).speed_range(plan.quantizer)
+
+    def check_targets(self, plans: Sequence[Plan], targets: Sequence[float]) -> None:
+        """Refuse speed-ups that cannot be reached, before any model is made; costs the latency tables."""
+        for plan in plans:
+            if PRUNE in plan.steps:
+                most = self.speed_range(plan)[1]
+                for target in targets:
+                    if target > most:
+                        what = f"A speed-up of {target:g} cannot be reached: without any layer it is {most:.3g}."
+                        raise UserError(what, hint="Ask for less.", option="target_speedup")
 
     def tables(self) -> tuple[LatencyTable, ...]:
         """What was measured of the costs of layers."""
@@ -132,7 +136,7 @@ class ParentMaker:
     def _shoot(self, plans: Sequence[Plan], targets: Sequence[float]) -> list[Parent]:
         """The models that are pruned to order, for plans with equal pruning steps, and distilled where these say so."""
         steps, found = plans[0].pruning, []
-        maker = self._cut_shots if PRUNE_EMBEDDINGS in steps else self._shots
+        maker = self._maker(plans[0])
         for kind in dict.fromkeys(timed_as(plan.quantizer) for plan in plans):
             alike = tuple(plan for plan in plans if timed_as(plan.quantizer) == kind)
             for target in targets:
@@ -141,6 +145,9 @@ class ParentMaker:
                 _publish_torch(made.folder, self.run.scratch / "torch" / made.name)
                 found.append(self._at_home(replace(made, plans=alike)))
         return found
+
+    def _maker(self, plan: Plan) -> ShotMaker:
+        return self._cut_shots if PRUNE_EMBEDDINGS in plan.steps else self._shots
 
     @cached_property
     def setting(self) -> Setting:
@@ -163,26 +170,12 @@ class ParentMaker:
         """
         options, name = self.run.options, f"{shot.name}-{DYNABERT}"
         named = options.teacher_model_name_or_path
-        settings = replace(
-            _prune_settings(options, self.run.request.criterion),
-            width_mult_list=(Fraction(1),),
-            depth_mult_list=(Fraction(1),),
-            reorder=False,
-            teacher=base.folder if named is None else Path(named),
-        )
-        training = self._training(shot.folder, name)
-        training = replace(training, training={"learning_rate": REPAIRED_RATE, **training.training})
-        (done,) = on_all(
-            train_widths,
-            training,
-            settings,
-            scores_start=True,
-            input_dtype=options.input_dtype,
-            progress=self.run.progress,
-        )
-        folder = shot.folder.at(done.folder)
-        made = open_made(folder, shot, self.run.scratch / "fp32-of" / name, self.run)
-        return replace(made, name=name, pruned=done)
+        losses = {**options.losses(DYNABERT), "criterion": self.run.request.criterion}
+        settings = LossSettings(**losses, teacher=base.folder if named is None else Path(named))
+        training, progress = self._training(shot.folder, name), self.run.progress
+        done = on_all(distil_shape, training, settings, progress=progress)
+        made = open_made(shot.folder.at(done.folder), shot, self.run.scratch / "fp32-of" / name, self.run)
+        return replace(made, name=name, distilled=done)
 
     def _prune(self, steps: tuple[str, ...]) -> list[Parent]:
         """The models of one group of other pruning steps; without any the user's own."""
@@ -249,10 +242,9 @@ class ParentMaker:
 
     def _training(self, folder: ModelFolder, name: str) -> TrainingRun:
         """A training of this run; what it keeps for later lies under its name."""
-        run = self.run
-        return TrainingRun(
-            folder, run.rows.train, run.rows.scoring, run.work / name, run.request.training, run.options.seed
-        )
+        run, rows = self.run, self.run.rows.searched
+        training, seed = run.request.training, run.options.seed
+        return TrainingRun(folder, rows.train, rows.scoring, run.work / name, training, seed, self.until)
 
     def _train_widths(self, folder: ModelFolder, prefix: str = "") -> tuple[Pruned, ...]:
         options = self.run.options

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
-from ..errors import UserError
+from ..atomic import atomic_file
+from ..errors import UserError, fill
 from ..measure.benchmark import Setting
+from ..models.carve import Shape
+from ..prune.latency import LatencyTable
 from ..prune.one_shot import OneShotPruner
 from ..strategy import DYNAMIC, PTQ
+from ..training.checkpoints import digest
 from ..training.model_folder import save_carved
 from .parents import Parent, RunContext, Shot, open_made
 from .shape_timer import ShapeTimer
@@ -19,6 +26,8 @@ TRIES = 2
 """Models that are made for one target, the second with a budget corrected by the time that the first takes."""
 FEWEST = 32
 """Rows that statistics need."""
+SHOTS = "shots"
+"""Folder of what was cut and repaired, among what a run keeps until its result is there."""
 
 
 def timed_as(quantizer: str | None) -> str | None:
@@ -33,6 +42,16 @@ def speed_name(target: float) -> str:
     ('speedup_6', 'speedup_2.5')
     """
     return f"speedup_{target:g}"
+
+
+@dataclass(frozen=True)
+class CutModel:
+    """What is known of a model that was cut and repaired; `mark`: all that it depends on, as a hash."""
+
+    mark: str
+    shape: Shape
+    method: str
+    change: float
 
 
 class ShotMaker:
@@ -67,29 +86,52 @@ class ShotMaker:
         kind = timed_as(quantizer)
         return self.timers.setdefault(kind, ShapeTimer(self.origin, self.base, kind, self.setting, self.run))
 
+    def speed_range(self, quantizer: str | None) -> tuple[float, float]:
+        """How many times as fast as FP32 the base is by the table, and how fast it would be without layers."""
+        table, full = self.timer(quantizer).table, self.pruner.places.full
+        none = (0,) * len(full.layers)
+        return table.speedup(full, full), table.speedup(Shape(none, none, full.layers), full)
+
     def _make(self, kind: str | None, target: float) -> Parent:
         timer = self.timer(kind)
         budget, tried = timer.table.fp32 / target, []
         for number in range(TRIES):
-            one = self._prune(timer, target, budget, f"{number}-{kind}")
-            seen = one.shot.seen if one.shot else target
-            tried.append((abs(seen / target - 1), one))
-            if tried[-1][0] <= TOLERANCE:
+            one, shot = self._prune(timer, target, budget, f"{number}-{kind}")
+            tried.append((abs(shot.seen / target - 1), number, one))
+            if tried[-1][0] <= TOLERANCE or (shot.shape == self.pruner.places.full and shot.seen >= target):
                 break
-            budget *= seen / target
-        return min(tried, key=lambda pair: pair[0])[1]
+            budget *= shot.seen / target
+        return min(tried)[-1]
 
-    def _prune(self, timer: ShapeTimer, target: float, budget: float, place: str) -> Parent:
+    def _prune(self, timer: ShapeTimer, target: float, budget: float, place: str) -> tuple[Parent, Shot]:
         """Cut and repair the base for a budget of seconds, export it and time its graph."""
         table, run, name = timer.table, self.run, speed_name(target)
-        one = self.pruner.prune(table, budget)
-        folder = run.scratch / "shots" / f"{self.prefix}{name}-{place}"
-        save_carved(one.model, folder, source=self.base.folder.path)
-        made = open_made(self.base.folder.at(folder), self.base, folder.with_name(f"{folder.name}-fp32"), run)
-        seen = timer.speedup(made)
-        expected = table.speedup(one.shape, self.pruner.places.full)
-        shot = Shot(name, target, one.shape, one.method, one.change, expected, seen)
+        folder = run.work / SHOTS / f"{self.prefix}{name}-{place}"
+        found = self._cut(table, budget, folder)
+        made = open_made(self.base.folder.at(folder), self.base, run.scratch / "fp32-of" / folder.name, run)
+        seen = timer.speedup(made, found.shape)
+        expected = table.speedup(found.shape, self.pruner.places.full)
+        shot = Shot(name, target, found.shape, found.method, found.change, expected, seen)
         run.progress.say(f"{name}: {shot}")
-        kind = timer.quantizer
-        suffix = {PTQ: "", None: "-fp32"}.get(kind, f"-{kind}")
-        return replace(made, name=f"{self.prefix}{name}{suffix}", shot=shot)
+        suffix = {PTQ: "", None: "-fp32"}.get(timer.quantizer, f"-{timer.quantizer}")
+        return replace(made, name=f"{self.prefix}{name}{suffix}", shot=shot), shot
+
+    def _cut(self, table: LatencyTable, budget: float, folder: Path) -> CutModel:
+        """What is cut and repaired for a budget; it lies in a folder, where a run that was killed finds it again."""
+        timed = {name: value for name, value in table.to_json().items() if name != "graphs"}
+        mark = digest([self.base.digest, self._rows_mark, self.run.options.seed, timed, budget])
+        record = folder.with_name(f"{folder.name}.json")
+        with suppress(OSError, ValueError, UserError):
+            found = fill(CutModel, json.loads(record.read_text(encoding="utf-8")), "The record")
+            if found.mark == mark and (folder / "config.json").is_file():
+                return found
+        one = self.pruner.prune(table, budget)
+        save_carved(one.model, folder, source=self.base.folder.path, overwrite=True)
+        found = CutModel(mark, one.shape, one.method, one.change)
+        with atomic_file(record) as stream:
+            stream.write((json.dumps(asdict(found), indent=1) + "\n").encode())
+        return found
+
+    @cached_property
+    def _rows_mark(self) -> str:
+        return digest(list(self.run.rows.statistics))

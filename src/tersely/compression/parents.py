@@ -22,6 +22,7 @@ from ..models.carve import Shape
 from ..models.folder import ModelFolder, make_task, open_folder, read_config, read_encoder
 from ..options.compress import CompressOptions
 from ..progress import SILENT, Progress
+from ..prune.distil_shape import Distilled
 from ..prune.dynabert import Pruned
 from ..prune.vocabulary import PrunedVocabulary
 from ..qat import Trained
@@ -89,7 +90,7 @@ class Parent:
     from, the user's model first; none for that one itself. `name`: its folder under torch/; empty for the user's own
     model. `pruned`, `vocabulary`, `trained`: what pruning, cutting the vocabulary and training for INT8 say of it.
     `rows`: as its own tokenizer spells them. `first_only`: the last layer is computed for the first position alone.
-    `shot`: what pruning without training says of it.
+    `shot`, `distilled`: what pruning without training, and training after it, say of it.
     """
 
     model_name: str
@@ -107,6 +108,7 @@ class Parent:
     skip_layers: tuple[str, ...] = ()
     first_only: bool = False
     shot: Shot | None = None
+    distilled: Distilled | None = None
 
     @property
     def task(self) -> Task:

@@ -145,12 +145,13 @@ def _parent(one: Parent) -> dict[str, Any]:
     found: dict[str, Any] = {"name": one.name, "path": f"torch/{one.name}", "sha256": one.digest}
     found["size"] = one.fp32.loaded_bytes(one.fp32.manifest.graphs[0])
     if pruned is not None:
-        found |= {"shape": pruned.shape.to_json(), "torch_score": pruned.score.value, "step": pruned.step}
+        found |= {"width": str(pruned.width), "depth": str(pruned.depth), "shape": pruned.shape.to_json()}
+        found |= {"torch_score": pruned.score.value, "step": pruned.step}
     if one.shot is not None:
         found["shape"] = one.shot.shape.to_json()
         found["shot"] = {name: value for name, value in vars(one.shot).items() if name not in ("name", "shape")}
-    elif pruned is not None:
-        found |= {"width": str(pruned.width), "depth": str(pruned.depth)}
+    if one.distilled is not None:
+        found["distilled"] = {name: value for name, value in vars(one.distilled).items() if name != "folder"}
     if vocabulary is not None:
         plain = vocabulary.as_json()
         found["vocabulary"] = {name: value for name, value in plain.items() if name != "folder"}

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,21 +70,32 @@ class ShapeTimer:
         # What is trained for INT8 becomes the graph of ptq.
         self.quantizer = quantizer if quantizer in (None, DYNAMIC) else PTQ
         self.scratch = run.scratch / "timed" / (self.quantizer or "fp32")
+        self._table: LatencyTable | None = None
         self._count = 0
 
-    @cached_property
+    @property
     def table(self) -> LatencyTable:
         """The latency table: the file that was named, one in the user's cache, or measured now."""
-        named = self.run.options.latency_table
-        if named is not None:
-            return self._fitting(read_table(named), str(named))
-        place = cache_folder() / "latency" / f"{_digest(self.about)}.json"
-        with suppress(OSError, ValueError, UserError):
-            return LatencyTable.from_json(json.loads(place.read_text(encoding="utf-8")))
-        found = self._measure()
-        with suppress(OSError):  # a cache that cannot be written costs time alone
-            write_cached(place, json.dumps(found.to_json(), indent=1) + "\n")
-        return found
+        if self._table is None:
+            named = self.run.options.latency_table
+            if named is not None:
+                self._table = self._fitting(read_table(named, self.about["precision"]), str(named))
+            else:
+                with suppress(OSError, ValueError, UserError):
+                    self._table = LatencyTable.from_json(json.loads(self._place.read_text(encoding="utf-8")))
+        if self._table is None:
+            self._table = self._measure()
+            self._keep()
+        return self._table
+
+    @property
+    def _place(self) -> Path:
+        return cache_folder() / "latency" / f"{_digest(self.about)}.json"
+
+    def _keep(self) -> None:
+        if self._table is not None and self.run.options.latency_table is None:
+            with suppress(OSError):  # a cache that cannot be written costs time alone
+                write_cached(self._place, json.dumps(self._table.to_json(), indent=1) + "\n")
 
     @cached_property
     def about(self) -> dict[str, Any]:
@@ -106,11 +118,17 @@ class ShapeTimer:
             "threads": self.setting.threads,
         }
 
-    def speedup(self, parent: Parent) -> float:
-        """How many times as fast as FP32 a model of this run is, in one alternating run."""
+    def speedup(self, parent: Parent, shape: Shape) -> float:
+        """How many times as fast as FP32 a model of this shape is: as the table says, or in one alternating run."""
+        known = self.table.seen(shape)
+        if known is not None:
+            return known
         runners = [*self._fp32(), ("model", "", self._runner(parent.proto))]
         timings = self._alternate(runners, "time the pruned model")
-        return min(one.least for one in timings[:-1]) / timings[-1].least
+        found = min(one.least for one in timings[:-1]) / timings[-1].least
+        self._table = self.table.with_graph(shape, found)
+        self._keep()
+        return found
 
     def _fitting(self, table: LatencyTable, where: str) -> LatencyTable:
         """Refuse a table of another model or machine."""

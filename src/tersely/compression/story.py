@@ -26,6 +26,7 @@ from .candidate import link_artifact, seal_candidate
 from .choice import ROUNDING, Measured, choose, pareto
 from .divide import Data, UnreadData, divide_rows
 from .evaluator import Baseline, Evaluator
+from .forecast import Forecast, RunClock
 from .ladder import Ladder
 from .make_candidates import CandidateMaker, check_makeable
 from .make_parents import ParentMaker, check_int8_training, check_pruning
@@ -70,6 +71,8 @@ def compress(request: Request, progress: Progress = SILENT) -> CompressionResult
     check_int8_training(folder, options, plans, training)
     output.expect_room(_room(folder, plans, smaller))
     notes = (*notes, *rows.notes)
+    if options.max_minutes is not None or any(PRUNE in plan.steps for plan in plans):
+        progress = RunClock(progress, started)
     with output:
         run = RunContext(request, plans, rows, output.work, output.scratch, progress)
         result = replace(_find_best(folder, run, notes, output.place, started), settings=asked)
@@ -82,17 +85,20 @@ def _find_best(
     folder: ModelFolder, run: RunContext, notes: Sequence[str], output_dir: Path, started: float
 ) -> CompressionResult:
     """Open the model, make others of it, candidates of all; measure and choose. What is chosen lies in the scratch."""
-    options, task = run.options, folder.task
+    options, task, began = run.options, folder.task, time.monotonic()
     model = open_model(folder, run.scratch / "fp32", input_dtype=options.input_dtype, progress=run.progress)
+    exported = time.monotonic()
     for note in notes:  # now that nothing more can be wrong with what was given
         run.progress.say(note)
     check_makeable(model.proto, run.plans, options)
     evaluator = Evaluator(model, replace(run, rows=run.rows.searched))
+    times = (exported - began, time.monotonic() - exported)
     _check_origin(evaluator.fp32, options)
     if not options.resume_from_checkpoint:
         shutil.rmtree(run.work, ignore_errors=True)
     models, maker = ParentMaker(model, run), CandidateMaker(run)
-    ladder = Ladder(models, maker, evaluator, run, started)
+    forecast = Forecast(started, *times, options.max_minutes, judged=bool(run.rows.search))
+    ladder = Ladder(models, maker, evaluator, run, forecast)
     measured = ladder.climb()
     if run.rows.search:
         evaluator = Evaluator(model, run)

@@ -181,7 +181,7 @@ class CompressOptions:
         "largest drop of the score, a fraction; exit code 1 if it cannot be met", read=number(0)
     )
     max_minutes: float | None = option(
-        "auto: minutes that the whole run may take; the best so far is the result",
+        "minutes that the whole run may take; the best so far is the result",
         read=number(0, above=True),
     )
     prefer: Literal["speed", "score", "fidelity", "size"] = option(

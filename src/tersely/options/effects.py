@@ -80,8 +80,6 @@ def check(
 def _check_pruning(options: CompressOptions, plans: Sequence[Plan], given: AbstractSet[str], scored: bool) -> None:
     """Refuse what cannot be where models are pruned to order."""
     pruned = [plan for plan in plans if PRUNE in plan.steps]
-    if options.max_minutes is not None and not options.searches:
-        _refuse("max_minutes", "where speed-ups are not looked for", "It is for --strategy auto.")
     if options.searches and not scored:
         what = (
             f"'{' '.join(options.strategy)}' looks for the speed that the score allows, and needs eval rows for that."

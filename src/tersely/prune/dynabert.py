@@ -52,23 +52,18 @@ class Pruned:
 
 
 def train_widths(
-    run: TrainingRun,
-    settings: PruneSettings,
-    *,
-    scores_start: bool = False,
-    input_dtype: str = "int64",
-    progress: Progress = SILENT,
+    run: TrainingRun, settings: PruneSettings, *, input_dtype: str = "int64", progress: Progress = SILENT
 ) -> tuple[Pruned, ...]:
     """Train all widths (and depths) of a model together, and give each as it scored best on the eval rows.
 
-    `scores_start`: what they begin with may be the best. Before the first step every width is carved and exported
-    once. A step costs a forward of the teacher, and forward and backward of every width.
+    Before the first step every width is carved and exported once. A step costs a forward of the teacher, and forward
+    and backward of every width.
     """
     family = find(run.folder.config)
     check_input_dtype(input_dtype)
     labels = "'label_loss'" if settings.label_loss > 0 else "'importance' labels" if settings.needs_labels else None
     check_rows(run, "to prune with", "widths", labels=labels, hint="--importance teacher and --label_loss 0")
-    method = _Widths(run, settings, family, input_dtype, scores_start)
+    method = _Widths(run, settings, family, input_dtype)
     best = distil(run, method, progress)
     return tuple(
         Pruned(t.name, best[t.name].folder, t.shape, t.width, t.depth, best[t.name].score, best[t.name].step)
@@ -86,15 +81,12 @@ class _Widths(Method):
     """All widths in one elastic network."""
 
     arguments = staticmethod(pruning_arguments)
-    file = "config.json"
+    file, scores_start = "config.json", False
     targets: tuple[Target, ...]
     notes: tuple[str, ...]
 
-    def __init__(
-        self, run: TrainingRun, settings: PruneSettings, family: Family, input_dtype: str, scores_start: bool
-    ) -> None:
+    def __init__(self, run: TrainingRun, settings: PruneSettings, family: Family, input_dtype: str) -> None:
         self.run, self.settings, self.family, self.input_dtype = run, settings, family, input_dtype
-        self.scores_start = scores_start
 
     def begin(self, model: Any) -> tuple[Sequence[str], Family | None]:
         self.targets, self.notes = self.settings.targets(shape_of(model, self.family))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +38,22 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class TimedGraph:
+    """A pruned model whose whole graph was timed: its sizes by layer, and how many times as fast as FP32 it is."""
+
+    heads: tuple[int, ...]
+    neurons: tuple[int, ...]
+    speedup: float
+
+
+@dataclass(frozen=True)
 class LatencyTable:
     """Seconds of a batch, and of each layer's part of it.
 
     `fp32`: the model as exported on its fastest FP32 engine. `full`: all layers whole, in the precision that is
     wanted. `heads`, `neurons`: attention and FFN of any layer but the last; `last_heads`, `last_neurons` of that one,
-    which may be computed for one position. `about`: what it was measured with.
+    which may be computed for one position. `about`: what it was measured with. `graphs`: pruned models that were timed
+    since; with them the same table gives the same shapes, though a budget is corrected by what a graph really takes.
     """
 
     fp32: float
@@ -53,6 +63,16 @@ class LatencyTable:
     last_heads: Cost
     last_neurons: Cost
     about: Mapping[str, Any]
+    graphs: tuple[TimedGraph, ...] = ()
+
+    def seen(self, shape: Shape) -> float | None:
+        """How many times as fast as FP32 a graph of this shape was, if one was timed."""
+        sizes = (shape.heads, shape.ffn)
+        return next((one.speedup for one in self.graphs if (one.heads, one.neurons) == sizes), None)
+
+    def with_graph(self, shape: Shape, speedup: float) -> LatencyTable:
+        """The same with one more graph that was timed."""
+        return replace(self, graphs=(*self.graphs, TimedGraph(shape.heads, shape.ffn, speedup)))
 
     def cost(self, unit: str, layer: int, layers: int) -> Cost:
         """Of the attention (`heads`) or FFN (`neurons`) of a layer, one of so many."""
@@ -88,8 +108,8 @@ class LatencyTable:
         return fill(cls, table, "The latency table", where=where)
 
 
-def read_table(path: str | Path) -> LatencyTable:
-    """Read a table from a file of its own, or from the `result.json` of a run that measured one."""
+def read_table(path: str | Path, precision: str) -> LatencyTable:
+    """Read a table from a file of its own, or that of a precision from the `result.json` of a run that measured it."""
     place = existing(path, "file")
     try:
         content = json.loads(place.read_text(encoding="utf-8"))
@@ -97,5 +117,10 @@ def read_table(path: str | Path) -> LatencyTable:
         raise UserError(f"The latency table is not JSON: {error}.", where=str(place)) from None
     tables = content.get("latency_tables") if isinstance(content, Mapping) else None
     if isinstance(tables, list) and tables:
-        content = tables[0]
+        content = next((table for table in tables if _precision(table) == precision), tables[0])
     return LatencyTable.from_json(content, where=str(place))
+
+
+def _precision(table: Any) -> Any:
+    about = table.get("about") if isinstance(table, Mapping) else None
+    return about.get("precision") if isinstance(about, Mapping) else None

@@ -76,24 +76,25 @@ class OneShotPruner:
         )
 
     def prune(self, table: LatencyTable, seconds: float) -> OneShot:
-        """The model that takes so many seconds by the table and whose outputs move least, of those that were tried."""
-        made: dict[Shape, OneShot] = {}
+        """The model that takes so many seconds by the table and whose outputs move least, of those that were tried.
+
+        Each method's is tried with a repair on a few rows; the best is repaired on all.
+        """
+        few, tried = self.sample.part(CHOOSING), []
         for scores in self.scores:
             shape = shape_within(self.places, scores, table, seconds)
-            # Two methods may agree on sizes and yet keep other units: both are tried.
-            one = self._make(scores, shape)
-            if shape not in made or one.change < made[shape].change:
-                made[shape] = one
-        return min(made.values(), key=lambda one: one.change)
+            smaller, _ = self._cut(scores, shape, few)
+            tried.append((self._change(smaller), scores, shape))
+        # Two methods may agree on sizes and yet keep other units.
+        _, scores, shape = min(tried, key=lambda one: one[0])
+        smaller, repaired = self._cut(scores, shape, self.sample)
+        return OneShot(smaller, shape, scores.method, self._change(smaller), repaired)
 
-    def _make(self, scores: Scores, shape: Shape) -> OneShot:
-        ordered = reorder(self.model, scores.importance, self.family)
-        smaller = carve(ordered, self.family, shape).eval()
-        del ordered
-        repaired = repair(
-            self.model, smaller, self.family, self.sample, first_only=self.first_only, progress=self.progress
-        )
-        return OneShot(smaller, shape, scores.method, self._change(smaller), tuple(repaired))
+    def _cut(self, scores: Scores, shape: Shape, sample: Sample) -> tuple[Any, tuple[Repaired, ...]]:
+        smaller = carve(reorder(self.model, scores.importance, self.family), self.family, shape).eval()
+        first, progress = self.first_only, self.progress
+        found = repair(self.model, smaller, self.family, sample, first_only=first, progress=progress)
+        return smaller, tuple(found)
 
     @cached_property
     def _outputs(self) -> list[tuple[torch.Tensor, ...]]:

@@ -22,8 +22,10 @@ from ..progress import SILENT, Progress
 from .passage import Passage, Seen, real_positions
 from .sample import Inputs, Sample
 
-DAMPING = (1e-4, 1e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
+DAMPING = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 """Shares of the mean square of an input that are tried as λ."""
+TINY = 1e-9
+"""Keeps sums of inputs that are all zero solvable."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,8 @@ class Gram:
         penalty = torch.full_like(diagonal, damping * float(diagonal[: self.width].mean()) if self.width else 0.0)
         if self.bias:
             penalty[-1] = 1e-9 * max(self.count, 1)
-        damped = self.squares + torch.diag(penalty)
-        return torch.linalg.solve(damped, self.products)
+        root = torch.linalg.cholesky(self.squares + torch.diag(penalty + TINY))
+        return torch.cholesky_solve(self.products, root)
 
     def error_with(self, change: torch.Tensor) -> float:
         """The sum of squared errors that a change of weights leaves."""

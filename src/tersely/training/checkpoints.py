@@ -158,6 +158,8 @@ class KeepBest:
     """Writes a model as a folder, whole or not at all; one that is there is replaced."""
     writes: bool = True
     """False on all but one of several processes."""
+    less_is_better: bool = False
+    """Whether what is offered as a score is a distance, not the task's metric."""
     best: dict[str, Best] = field(default_factory=dict)
 
     def offer(self, name: str, model: Any, step: int, score: Score, moved: float | None = None) -> bool:
@@ -206,7 +208,7 @@ class KeepBest:
             return True
         if other.value != other.value:
             return False
-        greater = self.task.metrics[self.task.metric].greater_is_better
+        greater = not self.less_is_better and self.task.metrics[self.task.metric].greater_is_better
         return score.value < other.value if greater else score.value > other.value
 
 

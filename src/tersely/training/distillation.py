@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -37,7 +38,8 @@ class TrainingRun:
 
     `training` holds options of `transformers.TrainingArguments`; `save_steps` is how often rows are scored. `work`
     belongs to this training and stays: a run that was killed goes on from its last checkpoint to the same result, a
-    finished one is given back at once, another one's leavings are removed. The folder is read only.
+    finished one is given back at once, another one's leavings are removed. The folder is read only. `until`: when it
+    has to end, by `time.monotonic`, wherever it stands.
     """
 
     folder: ModelFolder
@@ -46,6 +48,7 @@ class TrainingRun:
     work: Path
     training: Mapping[str, Any]
     seed: int = 42
+    until: float | None = None
 
 
 def check_rows(run: TrainingRun, train: str, evaluation: str, *, labels: str | None, hint: str) -> None:
@@ -69,6 +72,8 @@ class Method(Protocol):
     """A file of every folder that it writes."""
     scores_start: bool
     """Whether what it begins with is scored and kept too: a training that only does harm ends where it began."""
+    less_is_better: bool = False
+    """Whether it scores a distance, not the task's metric."""
 
     @staticmethod
     def arguments(training: Mapping[str, Any], work: Path, seed: int) -> TrainingArguments:
@@ -115,7 +120,8 @@ def distil(run: TrainingRun, method: Method, progress: Progress = SILENT) -> dic
         dataset = FeatureDataset(folder.task, run.train, folder.encoder, labelled=settings.label_loss > 0)
         steps = steps_of(arguments, len(dataset))
         student = method.student(model, begun is not None, steps, progress)
-        keep = KeepBest(run.work, folder.task, method.write, writes=arguments.process_index == 0)
+        writes = arguments.process_index == 0
+        keep = KeepBest(run.work, folder.task, method.write, writes, less_is_better=method.less_is_better)
         if begun:
             keep.load(begun / RECORD)
         set_seed(run.seed)
@@ -132,7 +138,7 @@ def distil(run: TrainingRun, method: Method, progress: Progress = SILENT) -> dic
         )
         with kept_for_later(run.work), progress.track(f"train {', '.join(names)}", steps) as advance:
             trainer.show(ShowProgress(advance, trainer.scorer, names))
-            trainer.add_callback(ScoreAtEnds(trainer, start=method.scores_start))
+            trainer.add_callback(ScoreAtEnds(trainer, start=method.scores_start, until=run.until))
             trainer.run(begun)
             check_finite(student.model, "the trained model")
             check_finite(student, "the trained model")
@@ -143,10 +149,13 @@ def distil(run: TrainingRun, method: Method, progress: Progress = SILENT) -> dic
 
 
 class ScoreAtEnds(TrainerCallback):  # type: ignore[misc]
-    """Scores what a training begins with, if asked to; scores and saves after its last step, however few there are."""
+    """Scores what a training begins with, if asked to; scores and saves after its last step, however few there are.
 
-    def __init__(self, trainer: Any, *, start: bool) -> None:
-        self._trainer, self._start = trainer, start
+    `until`: when it ends, by `time.monotonic`, though there are steps left.
+    """
+
+    def __init__(self, trainer: Any, *, start: bool, until: float | None = None) -> None:
+        self._trainer, self._start, self._until = trainer, start, until
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """A run that goes on has that score already."""
@@ -155,8 +164,19 @@ class ScoreAtEnds(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Ask for both."""
-        if state.global_step >= state.max_steps:
+        late = self._until is not None and _any_process(time.monotonic() >= self._until, args)
+        if late or state.global_step >= state.max_steps:
             control.should_evaluate = control.should_save = True
+            control.should_training_stop = control.should_training_stop or late
+
+
+def _any_process(flag: bool, args: TrainingArguments) -> bool:
+    """Whether it is so on one process at least: all must stop at the same step."""
+    if args.world_size == 1:
+        return flag
+    found = torch.tensor(float(flag), device=args.device)
+    torch.distributed.all_reduce(found, op=torch.distributed.ReduceOp.MAX)
+    return bool(found)
 
 
 class DistilTrainer(ScoredTrainer):
