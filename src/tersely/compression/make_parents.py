@@ -92,14 +92,18 @@ def check_int8_training(
     open_teacher(folder.load(), family, _qat_settings(options, trained[0], Path(named)))
 
 
-@dataclass(frozen=True)
+@dataclass
 class ParentMaker:
-    """Makes the models that plans ask for, each once. A training that was killed goes on, in the run's `work`."""
+    """Makes the models that plans ask for, each once. A training that was killed goes on, in the run's `work`.
+
+    `until`: when trainings have to end, by `time.monotonic`; None: when they are done.
+    """
 
     origin: Parent
     run: RunContext
+    until: float | None = None
 
-    def make(self, plans: Sequence[Plan], targets: Sequence[float] = (), seconds: float | None = None) -> list[Parent]:
+    def make(self, plans: Sequence[Plan], targets: Sequence[float] = ()) -> list[Parent]:
         """Prune and train as plans ask, export every model that comes of it; plans with equal steps share theirs.
 
         `targets`: speed-ups for plans that prune to order. Behind a parent stands the model that was trained for its
