@@ -18,7 +18,6 @@ from typing import Any, final
 
 import numpy as np
 import torch
-from transformers import TrainingArguments
 
 from ..atomic import atomic_file
 from ..engines.torch import as_tuple
@@ -104,14 +103,18 @@ def _held_out(examples: Sequence[Any], seed: int) -> tuple[Sequence[Any], Sequen
 
 def _course(run: TrainingRun, settings: LossSettings, progress: Progress) -> _Course:
     """The rate and the number of steps: as the options say, else what looks find; kept for a run that goes on."""
+    folder, features = run.folder, len(run.folder.task.features(run.train, run.folder.encoder))
     with isolated():
         arguments = pruning_arguments(run.training, run.work, run.seed)
-    features = len(run.folder.task.features(run.train, run.folder.encoder))
-    steps, rate = steps_of(arguments, features), float(arguments.learning_rate)
+        steps, rate, is_first = (
+            steps_of(arguments, features),
+            float(arguments.learning_rate),
+            arguments.process_index == 0,
+        )
+        mark = fingerprint(folder.path, folder.task, arguments, run.train, [settings.as_json()])
     if "learning_rate" in run.training and run.until is None:
         return _Course("", rate, steps)
     place = run.work.with_name(f"{run.work.name}-course.json")
-    mark = fingerprint(run.folder.path, run.folder.task, arguments, run.train, [settings.as_json()])
     with suppress(OSError, ValueError, UserError):
         known = fill(_Course, json.loads(place.read_text(encoding="utf-8")), "The course")
         if known.mark == mark:
@@ -130,19 +133,19 @@ def _course(run: TrainingRun, settings: LossSettings, progress: Progress) -> _Co
         reached[tried] = found[NAME].score.value
         pace = max(pace, (time.monotonic() - began) / min(looked, steps))
     if run.until is not None:
-        steps = _fewest(max(1, min(steps, int((run.until - time.monotonic()) / pace))), arguments)
+        steps = _fewest(max(1, min(steps, int((run.until - time.monotonic()) / pace))))
     course = _Course(mark, min(reached, key=lambda tried: reached[tried]), steps)
-    if arguments.process_index == 0:
+    if is_first:
         with atomic_file(place) as stream:
             stream.write(json.dumps(asdict(course)).encode())
     return course
 
 
-def _fewest(steps: int, arguments: TrainingArguments) -> int:
+def _fewest(steps: int) -> int:
     """The least of what each process has time for."""
-    if arguments.world_size == 1:
+    if not torch.distributed.is_initialized():
         return steps
-    found = torch.tensor(steps, device=arguments.device)
+    found = torch.tensor(steps)
     torch.distributed.all_reduce(found, op=torch.distributed.ReduceOp.MIN)
     return int(found)
 
