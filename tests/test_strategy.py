@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tersely.errors import UserError
 from tersely.strategy import STEPS, check_rows, parse, parse_all
 
-ORDER = ["prune_embeddings", "dynabert", "qat", "ptq", "dynamic", "embeddings"]
-SETS = [set(chosen) for size in range(1, 7) for chosen in combinations(ORDER, size)]
+ORDER = ["prune_embeddings", "prune", "dynabert", "qat", "ptq", "dynamic", "embeddings"]
+SETS = [set(chosen) for size in range(1, 8) for chosen in combinations(ORDER, size)]
 VALID = [chosen for chosen in SETS if len(chosen & {"qat", "ptq", "dynamic"}) <= 1]
 CONTRADICTIONS = [chosen for chosen in SETS if len(chosen & {"qat", "ptq", "dynamic"}) > 1]
 
@@ -34,7 +34,7 @@ def test_every_order_of_valid_steps_runs_in_the_one_order(chosen: set[str]) -> N
 
 @given(
     st.sampled_from([sorted(chosen) for chosen in VALID]).flatmap(st.permutations),
-    st.lists(st.sampled_from(["+", ",", " ", " + ", ", ", "\t", "  "]), min_size=7, max_size=7),
+    st.lists(st.sampled_from(["+", ",", " ", " + ", ", ", "\t", "  "]), min_size=8, max_size=8),
 )
 def test_plus_comma_and_blank_all_separate(steps: list[str], separators: list[str]) -> None:
     text = "".join(step + separator for step, separator in zip(steps, separators, strict=False))
@@ -57,13 +57,13 @@ def test_contradiction_with_a_doubled_word_names_valid_strategies_too() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "The strategy is empty. Known steps: prune_embeddings, dynabert"),
+        ("", "The strategy is empty. Known steps: prune_embeddings, prune, dynabert"),
         (" + , ", "The strategy is empty."),
         ("ptq+ptq", "The strategy 'ptq+ptq' names 'ptq' twice. Write 'ptq'."),
         ("embeddings ptq embeddings", "names 'embeddings' twice. Write 'ptq+embeddings'."),
         ("dynabret+ptq", "The strategy 'dynabret+ptq' has an unknown step 'dynabret'. Did you mean 'dynabert'?"),
         ("PTQ", "unknown step 'PTQ'. Did you mean 'ptq'?"),
-        ("xyz", "unknown step 'xyz'. Known: prune_embeddings, dynabert, qat, ptq, dynamic, embeddings."),
+        ("xyz", "unknown step 'xyz'. Known: prune_embeddings, prune, dynabert, qat, ptq, dynamic, embeddings."),
         ("ptq-embeddings", "unknown step 'ptq-embeddings'."),
         (None, "A strategy must be a text such as 'ptq+embeddings'. Got None."),
         (["ptq"], "Got ['ptq']."),

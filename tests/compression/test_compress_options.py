@@ -47,6 +47,11 @@ def test_defaults_are_those_of_the_specification() -> None:
     assert given == frozenset()
     assert dataclasses.asdict(options) == {
         "strategy": ("dynabert+ptq",),
+        "target_speedup": None,
+        "target_batch": 16,
+        "target_length": None,
+        "target_threads": 1,
+        "latency_table": None,
         "width_mult_list": (Fraction(3, 4),),
         "depth_mult_list": (Fraction(1),),
         "distill_hidden": None,
@@ -73,6 +78,8 @@ def test_defaults_are_those_of_the_specification() -> None:
         "skip_layers": (),
         "sensitivity": False,
         "max_drop": None,
+        "max_minutes": None,
+        "prefer": "speed",
         "origin_metric": None,
         "origin_tolerance": 0.05,
         "engines": None,

@@ -40,9 +40,10 @@ with socket.socket(socket.AF_UNIX) as server:
 
 def time_shortly() -> None:
     """From now on in this process."""
-    from tersely.compression import evaluator
+    from tersely.compression import evaluator, shape_timer
 
-    evaluator.SECONDS = SECONDS
+    evaluator.SECONDS = shape_timer.SECONDS = SECONDS
+    shape_timer.SHARES = ()
 
 
 def write_commands(folder: Path, address: Path) -> Path:

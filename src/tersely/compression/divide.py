@@ -227,7 +227,7 @@ def divide_rows(data: Data, task: Task, options: CompressOptions, plans: Sequenc
         counts={"train": len(train), "calibration": calibrating, "scoring": len(scoring), "test": len(test or ())},
         notes=tuple(notes),
         train=train,
-        statistics=examples(plan.calibration[:STATISTICS]) if prunes else (),
+        statistics=examples(np.concatenate([plan.calibration, plan.judging])[:STATISTICS]) if prunes else (),
         calibration=examples(plan.calibration[:drawn]),
         judging=judging,
         sets=sets,

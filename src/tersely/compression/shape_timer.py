@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,9 @@ from .candidate import write_candidate
 from .make_candidates import make
 from .parents import Parent, RunContext
 
-SHARES = (0.25, 0.5, 0.75)
-"""Shares of heads and neurons at which a layer is timed, beside none, the fewest and all."""
+SHARES: tuple[float, ...] = (0.5,)
+"""Shares of heads and neurons at which a layer is timed, beside none, the fewest and all: from the fewest on it is
+nearly a line."""
 TIMED_LAYERS = 3
 """Layers of the models that are timed in the place of deep ones: two alike and the last."""
 SECONDS, ROUNDS = 0.5, 9
@@ -69,7 +70,7 @@ class ShapeTimer:
         self.origin, self.base, self.run, self.setting = origin, base, run, setting
         # What is trained for INT8 becomes the graph of ptq.
         self.quantizer = quantizer if quantizer in (None, DYNAMIC) else PTQ
-        self.scratch = run.scratch / "timed" / (self.quantizer or "fp32")
+        self.scratch = run.scratch / "timed" / base.digest[:12] / (self.quantizer or "fp32")
         self._table: LatencyTable | None = None
         self._count = 0
 
@@ -211,10 +212,12 @@ class ShapeTimer:
         return self.run.options.engines or engines.installed(engines.GRAPH_ENGINES)
 
     def _export(self, shape: Shape) -> Any:
-        smaller = carve(self._model, self._places.family, shape).eval()
-        place = self.scratch / "export.onnx"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        export_onnx(smaller, place, input_dtype=self.run.options.input_dtype)
+        """The graph of a smaller model; timers of other precisions find it where the first left it."""
+        place = self.scratch.parent / f"{_digest(asdict(shape))}.onnx"
+        if not place.is_file():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            smaller = carve(self._model, self._places.family, shape).eval()
+            export_onnx(smaller, place, input_dtype=self.run.options.input_dtype)
         proto = unfold(onnx.load(place))
         keep_first_position(proto)
         return proto
