@@ -71,7 +71,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def short_timings() -> Iterator[None]:
     """For runs of compress: what is timed does not matter to tests; that it is timed does."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tersely.compression.evaluator.SECONDS", SECONDS)
+        for name in ("evaluator", "shape_timer"):
+            patch.setattr(f"tersely.compression.{name}.SECONDS", SECONDS)
+        patch.setattr("tersely.compression.shape_timer.SHARES", ())
         yield
 
 

@@ -111,7 +111,7 @@ def test_what_is_published_loads_runs_and_checks_out(ordered: CompressionResult,
         for text, answer in zip(texts[:20], answers, strict=True):
             (example,) = model.task.read(rows_of([{"text": text}]), Columns(), labelled=False)
             (feature,) = model.task.features([example], model.encoder)
-            ids = torch.from_numpy(feature.inputs["input_ids"])[None]
+            ids = torch.from_numpy(feature.input_ids)[None]
             scores = pruned(input_ids=ids, attention_mask=torch.ones_like(ids)).logits.softmax(-1)[0]
             assert float(scores.max()) == pytest.approx(answer.score, abs=1e-4)
     for one in ordered.candidates:
@@ -160,7 +160,7 @@ def test_distillation_goes_on_from_the_repaired_model(model: Any, tables: Path, 
 
 def test_a_table_of_another_setting_is_refused(model: Any, tables: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="measured with length 16; here it is 12"):
-        compress(model, tmp_path / "out", "prune", target_speedup=1.6, latency_table=tables, target_length=12)
+        compress(model, tmp_path / "out", STRATEGIES, target_speedup=1.6, latency_table=tables, target_length=12)
     assert not (tmp_path / "out" / "result.json").exists()
 
 
@@ -169,4 +169,4 @@ def test_a_speed_up_that_no_layer_allows_is_refused_before_models_are_made(
 ) -> None:
     full = json.loads(tables.read_text())["latency_tables"][0]["full"]
     with pytest.raises(UserError, match=rf"50 cannot be reached: without any layer it is {full / 4:.3g}"):
-        compress(model, tmp_path / "out", "prune", target_speedup=50, latency_table=tables)
+        compress(model, tmp_path / "out", STRATEGIES, target_speedup=50, latency_table=tables)

@@ -24,6 +24,8 @@ TOLERANCE = 0.05
 """How far a measured speed-up may be off the one that was asked for."""
 TRIES = 2
 """Models that are made for one target, the second with a budget corrected by the time that the first takes."""
+FURTHEST = 1.25
+"""By how much a budget is corrected at most: more than that is a disturbed timing."""
 FEWEST = 32
 """Rows that statistics need."""
 SHOTS = "shots"
@@ -100,7 +102,7 @@ class ShotMaker:
             tried.append((abs(shot.seen / target - 1), number, one))
             if tried[-1][0] <= TOLERANCE or (shot.shape == self.pruner.places.full and shot.seen >= target):
                 break
-            budget *= shot.seen / target
+            budget *= min(max(shot.seen / target, 1 / FURTHEST), FURTHEST)
         return min(tried)[-1]
 
     def _prune(self, timer: ShapeTimer, target: float, budget: float, place: str) -> tuple[Parent, Shot]:

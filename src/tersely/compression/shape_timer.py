@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 
 from .. import engines
 from ..deploy.export import GRAPH
@@ -155,10 +156,8 @@ class ShapeTimer:
         by_shape = dict(zip(timed, seconds[count + 1 :], strict=True))
         costs = {}
         for (unit, is_last), group in probes.items():
-            layers = 1 if is_last else self._alike(unit)
             times = np.array([by_shape[shape] for shape in group.values()])
-            rising = np.maximum.accumulate(times - times[0]) / layers
-            costs[unit, is_last] = Cost(tuple(group), tuple(float(one) for one in rising))
+            costs[unit, is_last] = _cost(tuple(group), times, 1 if is_last else self._alike(unit))
         return LatencyTable(
             fp32=min(seconds[:count]),
             full=seconds[count],
@@ -181,7 +180,9 @@ class ShapeTimer:
             found[unit, False] = {count: _with(base, unit, range(alike), count) for count in sorted(points)}
             if alike < len(base.layers):
                 last = [len(base.layers) - 1]
-                found[unit, True] = {count: _with(base, unit, last, count) for count in (0, step, most)}
+                # Without its attention the layer before it would be computed for one position too: no cost of its own.
+                points = {step, most} if unit == HEADS else {0, step, most}
+                found[unit, True] = {count: _with(base, unit, last, count) for count in sorted(points)}
         return found
 
     @cached_property
@@ -264,6 +265,15 @@ class ShapeTimer:
         contestants = [Contestant(name, engine, partial(runner.run, batch)) for name, engine, runner in runners]
         first = contestants[0].label
         return alternate(contestants, first, seconds=SECONDS, rounds=ROUNDS, title=title, progress=self.run.progress)
+
+
+def _cost(units: Sequence[int], times: NDArray[np.float64], layers: int) -> Cost:
+    """What one of so many layers costs, from the times of whole graphs; none for no units, on a line if not timed."""
+    if units[0] > 0:
+        zero = times[0] - units[0] * max(0.0, times[-1] - times[0]) / max(1, units[-1] - units[0])
+        units, times = (0, *units), np.concatenate([[zero], times])
+    rising = np.maximum.accumulate(times - times[0]) / layers
+    return Cost(tuple(units), tuple(float(one) for one in rising))
 
 
 def _with(shape: Shape, unit: str, layers: Sequence[int], count: int) -> Shape:
