@@ -249,7 +249,7 @@ def _training(data: Data, task: Task, options: CompressOptions, plans: Sequence[
     """All training rows where a plan needs them; with their labels if it learns from these."""
     if data.train is None or not any(plan.reads_train_rows for plan in plans):
         return []
-    labelled = any(options.learns_from_labels(step) for plan in plans for step in plan.trained)
+    labelled = any(options.learns_from_labels(plan) for plan in plans)
     return task.read(data.train, data.columns, labelled=labelled)
 
 

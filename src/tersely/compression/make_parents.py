@@ -163,8 +163,9 @@ class ParentMaker:
         """
         options, name = self.run.options, f"{shot.name}-{DYNABERT}"
         named = options.teacher_model_name_or_path
-        settings = replace(
-            _prune_settings(options, self.run.request.criterion),
+        settings = _prune_settings(
+            options,
+            self.run.request.criterion,
             width_mult_list=(Fraction(1),),
             depth_mult_list=(Fraction(1),),
             reorder=False,
@@ -290,12 +291,12 @@ class ParentMaker:
         return self._cut_origin[0] if PRUNE_EMBEDDINGS in plan.steps else self.origin.folder
 
 
-def _prune_settings(options: CompressOptions, criterion: Criterion | None = None) -> PruneSettings:
-    """The options of `dynabert` as it takes them; the criterion counts where labels do."""
+def _prune_settings(options: CompressOptions, criterion: Criterion | None = None, **others: Any) -> PruneSettings:
+    """The options of `dynabert` as it takes them, `others` in their place; the criterion counts where labels do."""
     named = options.teacher_model_name_or_path
     chosen = options_for(PruneSettings, options) | options.losses(DYNABERT)
-    learnt = criterion if options.learns_from_labels(DYNABERT) else None
-    return PruneSettings(**chosen, teacher=None if named is None else Path(named), criterion=learnt)
+    settings = PruneSettings(**{**chosen, "teacher": None if named is None else Path(named), **others})
+    return replace(settings, criterion=criterion) if settings.needs_labels else settings
 
 
 def _qat_settings(
@@ -304,7 +305,7 @@ def _qat_settings(
     """The options of `qat` as it takes them; the criterion counts where labels do."""
     chosen = options_for(QatSettings, options) | options.losses(QAT)
     chosen["activation_quantize_type"] = options.activation_type(plan)
-    learnt = criterion if options.learns_from_labels(QAT) else None
+    learnt = criterion if options.losses(QAT)["label_loss"] > 0 else None
     return QatSettings(**chosen, teacher=teacher, criterion=learnt)
 
 

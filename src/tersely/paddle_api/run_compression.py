@@ -148,7 +148,7 @@ def _check_own(scored: bool, parts: TrainerParts, run: Request) -> None:
         if not scored:
             what = f"The strategy '{plan.name}' chooses by a score, and that of a model of your own is not known."
             raise UserError(what, hint="Give compress(custom_evaluate=…), or the Trainer compute_metrics.")
-        if parts.criterion is None and any(options.learns_from_labels(step) for step in plan.trained):
+        if parts.criterion is None and options.learns_from_labels(plan):
             what = f"The strategy '{plan.name}' needs a loss, and that of a model of your own is not known."
             raise UserError(what, hint="Give the Trainer a criterion, or set importance='teacher' and label_loss=0.")
         if options.teacher_model_name_or_path is not None:
