@@ -66,7 +66,7 @@ def texts(examples: Any) -> set[str]:
 def test_training_rows_calibrate_and_all_eval_rows_score(divide: Divide, spelled: Spelled) -> None:
     train, evaluation, test = numbered(1000), numbered(90, 1), numbered(50, 2)
     divided = divide(train=train, evaluation=evaluation, test=test)
-    assert divided.counts == {"train": 0, "calibration": 128, "scoring": 90, "test": 50}
+    assert divided.counts == {"train": 0, "unlabelled": 0, "calibration": 128, "scoring": 90, "test": 50}
     assert divided.samples is not None
     assert len(divided.samples.features) == 128
     assert divided.samples.sets == {"128": 128}

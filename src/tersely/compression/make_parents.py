@@ -240,7 +240,7 @@ class ParentMaker:
         place, rows = self.run.scratch / "cut" / name, self.run.rows
         done = prune_vocabulary(
             folder,
-            rows.train,
+            [*rows.train, *rows.unlabelled],
             place,
             eval_examples=rows.scoring if rows.labelled else (),
             max_vocab_size=self.run.options.max_vocab_size,
@@ -251,9 +251,9 @@ class ParentMaker:
     def _training(self, folder: ModelFolder, name: str) -> TrainingRun:
         """A training of this run; what it keeps for later lies under its name."""
         run = self.run
-        return TrainingRun(
-            folder, run.rows.train, run.rows.scoring, run.work / name, run.request.training, run.options.seed
-        )
+        rows, place = run.rows, run.work / name
+        training, seed = run.request.training, run.options.seed
+        return TrainingRun(folder, rows.train, rows.scoring, place, training, seed, rows.unlabelled)
 
     def _train_widths(self, folder: ModelFolder, prefix: str = "") -> tuple[Pruned, ...]:
         options = self.run.options

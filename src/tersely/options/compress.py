@@ -247,6 +247,11 @@ class CompressOptions:
         values = {name: getattr(self, name) for name in names}
         return {name: STEPS[step].losses[name] if value is None else value for name, value in values.items()}
 
+    def distils(self, step: str) -> bool:
+        """Whether a step that trains learns from a teacher."""
+        losses = self.losses(step)
+        return bool(losses["distill_hidden"] or losses["distill_logits"])
+
     def learns_from_labels(self, plan: Plan) -> bool:
         """Whether a plan reads the labels of training rows: for a loss, or to see what matters in the model.
 
