@@ -102,6 +102,16 @@ def test_rows_that_must_do_both_are_told(divide: Divide) -> None:
     assert "128 asks for 128 rows; there are 60" in " ".join(divided.notes)
 
 
+@pytest.mark.parametrize(("scored", "expected"), [(True, 60), (False, 30)])
+def test_few_training_rows_are_enough_to_prune_by(scored: bool, expected: int) -> None:
+    """None of them is held out to judge what is not there; without eval rows half shows how far answers move."""
+    options = CompressOptions(strategy="prune", target_speedup=2)
+    divided = divide_rows(Data(numbered(60), numbered(20, 1) if scored else None), TASK, options, options.plans())
+    assert len(texts(divided.statistics)) == expected
+    assert not scored or len(divided.scoring) == 20
+    assert scored or not texts(divided.statistics) & texts(divided.scoring)
+
+
 def test_lone_dynamic_needs_no_rows(divide: Divide) -> None:
     divided = divide(strategy="dynamic")
     assert divided.samples is None

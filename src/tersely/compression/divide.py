@@ -191,7 +191,10 @@ def divide_rows(data: Data, task: Task, options: CompressOptions, plans: Sequenc
     asked = asked_rows(options) if calibrates else 0
     if prunes and not train_rows and asked is not None:
         asked = max(asked, min(FROM_EVAL, len(evaluation or ()) // 2))
-    plan = calibration_order(train_rows, len(evaluation or ()), seed=options.seed, asked=asked)
+    judging = JUDGING
+    if prunes and not calibrates:  # nothing is judged but, without eval rows, how far answers move
+        judging = min(JUDGING, train_rows // 2) if evaluation is None else 0
+    plan = calibration_order(train_rows, len(evaluation or ()), seed=options.seed, asked=asked, judging=judging)
 
     def examples(chosen: Indices) -> list[Any]:
         """Training rows are read without their labels, which calibrate nothing."""
@@ -208,7 +211,7 @@ def divide_rows(data: Data, task: Task, options: CompressOptions, plans: Sequenc
         drawn = np.random.default_rng(options.seed).permutation(len(pool) + len(others))[:STATISTICS]
         return [*examples(pool[drawn[drawn < len(pool)]]), *(others[i] for i in drawn[drawn >= len(pool)] - len(pool))]
 
-    judging = examples(plan.judging)
+    held_out = examples(plan.judging)
     sets, more, notes = _sets(options, plan) if calibrates else ((), (), [])
     calibrating = min(max([asked or 0, *(one.rows for one in sets)]), len(plan.calibration))
     drawn = max([calibrating, *(one.rows for one in more)])
@@ -219,9 +222,9 @@ def divide_rows(data: Data, task: Task, options: CompressOptions, plans: Sequenc
         scoring, chosen_on = [evaluation[int(i)] for i in kept], "eval rows, which also chose"
         places = [data.evaluation.where(int(i)) for i in kept] if data.evaluation is not None else []
     else:
-        scoring, chosen_on = judging or probe_examples(task), "unlabelled rows"
+        scoring, chosen_on = held_out or probe_examples(task), "unlabelled rows"
         source = data.train if data.train is not None else data.unlabelled
-        places = [source.where(int(i)) for i in plan.judging] if judging and source is not None else []
+        places = [source.where(int(i)) for i in plan.judging] if held_out and source is not None else []
         notes.append(f"There are no eval rows: {len(scoring)} rows show how far answers move, and nothing is scored.")
     search: list[Any] = []
     if options.searches and evaluation is not None:
@@ -252,7 +255,7 @@ def divide_rows(data: Data, task: Task, options: CompressOptions, plans: Sequenc
         unlabelled=unlabelled,
         statistics=statistics() if prunes else (),
         calibration=examples(plan.calibration[:drawn]),
-        judging=judging,
+        judging=held_out,
         sets=sets,
         more_sets=more,
         moving=options.activation_quantize_type == MOVING,
