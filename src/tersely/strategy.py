@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .errors import UserError, nearest
@@ -196,22 +196,35 @@ def parse_all(texts: str | Iterable[str]) -> tuple[Plan, ...]:
     return tuple(dict.fromkeys(parse(text) for text in texts))
 
 
-def check_rows(plans: Sequence[Plan], *, train: bool, evaluation: bool) -> None:
+def check_rows(
+    plans: Sequence[Plan], *, train: bool, evaluation: bool, unlabelled: bool = False, by_labels: Collection[Plan] = ()
+) -> None:
     """Refuse plans that need rows which were not given.
+
+    `unlabelled`: whether there are rows that do for training rows, but for the plans that learn `by_labels`.
 
     >>> check_rows([parse("ptq")], train=False, evaluation=False)
     Traceback (most recent call last):
     tersely.errors.UserError: The strategy 'ptq' needs rows to calibrate on. Name them with train_file or eval_file.
     """
     for plan in plans:
-        if plan.needs == "some rows" and not (train or evaluation):
+        if plan.needs == "some rows" and not (train or unlabelled or evaluation):
             hint = "Name them with --train_file or --eval_file."
             raise UserError(f"The strategy '{plan.name}' needs rows to calibrate on.", hint=hint)
-        if plan.reads_train_rows and not train:
+        if lacks_train_rows(plan, train=train, unlabelled=unlabelled, by_labels=by_labels):
+            if unlabelled:
+                what = f"The strategy '{plan.name}' learns from labels, and needs training rows that have them."
+                alone = "learn from the teacher alone: --importance teacher --label_loss 0"
+                raise UserError(what, hint=f"Name them with --train_file, or {alone}.")
             hint = f"Name them with --train_file{_without(plan, evaluation)}."
             raise UserError(f"The strategy '{plan.name}' needs training rows.", hint=hint)
         if plan.needs == "train and eval rows" and not evaluation:
             raise UserError(f"The strategy '{plan.name}' needs eval rows.", hint="Name them with --eval_file.")
+
+
+def lacks_train_rows(plan: Plan, *, train: bool, unlabelled: bool = False, by_labels: Collection[Plan] = ()) -> bool:
+    """Whether a plan needs training rows that were not given; see `check_rows`."""
+    return plan.reads_train_rows and not train and (not unlabelled or plan in by_labels)
 
 
 def _without(plan: Plan, rows: bool) -> str:

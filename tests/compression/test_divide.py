@@ -66,7 +66,7 @@ def texts(examples: Any) -> set[str]:
 def test_training_rows_calibrate_and_all_eval_rows_score(divide: Divide, spelled: Spelled) -> None:
     train, evaluation, test = numbered(1000), numbered(90, 1), numbered(50, 2)
     divided = divide(train=train, evaluation=evaluation, test=test)
-    assert divided.counts == {"train": 0, "calibration": 128, "scoring": 90, "test": 50}
+    assert divided.counts == {"train": 0, "unlabelled": 0, "calibration": 128, "scoring": 90, "test": 50}
     assert divided.samples is not None
     assert len(divided.samples.features) == 128
     assert divided.samples.sets == {"128": 128}
@@ -100,6 +100,16 @@ def test_rows_that_must_do_both_are_told(divide: Divide) -> None:
     assert len(divided.scoring) == 60
     assert "also report the score" in " ".join(divided.notes)
     assert "128 asks for 128 rows; there are 60" in " ".join(divided.notes)
+
+
+@pytest.mark.parametrize(("scored", "expected"), [(True, 60), (False, 30)])
+def test_few_training_rows_are_enough_to_prune_by(scored: bool, expected: int) -> None:
+    """None of them is held out to judge what is not there; without eval rows half shows how far answers move."""
+    options = CompressOptions(strategy="prune", target_speedup=2)
+    divided = divide_rows(Data(numbered(60), numbered(20, 1) if scored else None), TASK, options, options.plans())
+    assert len(texts(divided.statistics)) == expected
+    assert not scored or len(divided.scoring) == 20
+    assert scored or not texts(divided.statistics) & texts(divided.scoring)
 
 
 def test_lone_dynamic_needs_no_rows(divide: Divide) -> None:

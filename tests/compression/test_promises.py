@@ -38,7 +38,7 @@ from tersely.errors import UserError
 from tersely.options import compress as options
 from tersely.options import effects as option_effects
 from tersely.options.compress import OPTIONS, CompressOptions
-from tersely.options.effects import check, check_training
+from tersely.options.effects import check, check_training, check_unlabelled
 from tersely.strategy import QUANTIZERS, STEPS, Plan, parse
 
 EVERYWHERE = {
@@ -225,6 +225,18 @@ class TestNoOptionIsASilentNoOp:
         else:
             with pytest.raises(UserError, match="'learning_rate' option has no effect with the strategy"):
                 check_training({"learning_rate": 1e-4}, (plan,))
+
+    @pytest.mark.parametrize("plan", strategies(), ids=lambda plan: plan.name)
+    def test_rows_without_labels_that_nothing_looks_at_are_refused(self, plan: Plan) -> None:
+        """Beside training rows those calibrate."""
+        needed = {"target_speedup": 2} if "prune" in plan.steps else {}
+        asked, looks = CompressOptions(strategy=plan.name, **needed), {"prune_embeddings", "prune", "dynabert", "qat"}
+        for train, takers in ((True, looks), (False, looks | {"ptq"})):
+            if takers & {*plan.steps}:
+                check_unlabelled(asked, (plan,), train=train)
+            else:
+                with pytest.raises(UserError, match="'unlabelled_file' option has no effect with the strategy"):
+                    check_unlabelled(asked, (plan,), train=train)
 
     def test_what_is_taken_is_read_by_more_than_the_checks(self, ran: Ran) -> None:
         effective = {name for name, steps in EFFECTIVE.items() if steps & ran.steps}

@@ -101,15 +101,27 @@ def test_mistake_is_told_before_any_work(
     assert sorted(place.rglob("*")) == before
 
 
-def test_rows_without_labels_may_be_learnt_from_the_teacher(place: Path) -> None:
+@pytest.mark.parametrize("asked", [{"importance": "teacher"}, {"strategy": "prune+dynabert", "target_speedup": 2}])
+def test_rows_without_labels_may_be_learnt_from_the_teacher(place: Path, asked: dict[str, Any]) -> None:
     """Up to the checks: what follows is the training's own."""
     from tersely.compression.divide import Data, divide_rows
     from tersely.data import read
     from tersely.models.folder import open_folder
     from tersely.options.compress import CompressOptions
 
-    options = CompressOptions(importance="teacher")
+    options = CompressOptions(**asked)
     data = Data(read(place / "texts.tsv"), read(place / "dev.tsv"))
     divided = divide_rows(data, open_folder(place / "model").task, options, options.plans())
     assert divided.counts["train"] == 60
     assert all(example.gold is None for example in divided.train)
+
+
+def test_a_criterion_is_left_out_where_pruned_shapes_learn_from_the_teacher_alone(place: Path) -> None:
+    """What `prune` has made is not ordered anew, so that no label is asked for."""
+    from tersely.compression.make_parents import _prune_settings
+    from tersely.options.compress import CompressOptions
+
+    for options, reorder, counts in ((CompressOptions(), True, True), (CompressOptions(), False, False),
+                                     (CompressOptions(label_loss=1), False, True)):  # fmt: skip
+        settings = _prune_settings(options, max, reorder=reorder)
+        assert (settings.criterion is not None) == settings.needs_labels == counts

@@ -19,6 +19,7 @@ from transformers import DataCollatorForTokenClassification, DataCollatorWithPad
 from live import TAGS, arguments, classified, folder, load, texts, trainer
 from report_page import check_reports
 from tersely import CompressionArguments, PdArgumentParser, runtime
+from tersely.artifact import sha256
 from tersely.measure.check import check
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_timings")]
@@ -324,6 +325,44 @@ def test_tuples_bind_in_order_and_a_function_of_the_users_scores_them(tmp_path: 
     assert sum(seen) == 80
     content = json.loads((tmp_path / "out" / "result.json").read_text())
     assert content["candidates"][0]["drop_interval"] is content["fp32"]["interval"] is None
+
+
+def test_rows_without_labels_are_learnt_from_whatever_labels_they_have(tmp_path: Path) -> None:
+    """Beside labelled rows, whose criterion sees no others; as tuples with labels that are none, and without."""
+    model, _ = load(folder(tmp_path / "model", layers=1))
+    ids = torch.randint(5, 100, (40, 10), generator=torch.Generator().manual_seed(0))
+    masks, labels = torch.ones_like(ids), torch.arange(40) % 3
+    rows = TensorDataset(ids[:8], masks[:8], labels[:8]), TensorDataset(ids[8:16], masks[8:16], labels[8:16])
+    more = (ids[16:], masks[16:])
+    learnt: list[str] = []
+    asked: list[int] = []
+
+    def criterion(logits: Any, gold: Any) -> Any:
+        asked.extend(gold.tolist())
+        assert len(logits) == len(gold)
+        return torch.nn.functional.cross_entropy(logits, gold)
+
+    for number, others in enumerate((TensorDataset(*more, torch.full((24,), 77)), TensorDataset(*more))):
+        args = arguments(
+            tmp_path / str(number), "dynabert", max_steps=4, width_mult_list="1/2", importance_rows=8, label_loss=1,
+            tensor_names=["input_ids", "attention_mask", "labels"], per_device_train_batch_size=4,
+        )  # fmt: skip
+        one = trainer(
+            model, args, train_dataset=rows[0], eval_dataset=rows[1], unlabelled_dataset=others, criterion=criterion
+        )
+        assert one.compress(lambda model, loader: 0.5).rows.counts["unlabelled"] == 24
+        learnt.append(sha256(tmp_path / str(number) / "torch" / "width_mult_0.5" / "model.safetensors"))
+    assert learnt[0] == learnt[1]
+    assert set(asked) <= {0, 1, 2}
+
+
+def test_tuples_without_labels_bind_to_the_same_inputs(tmp_path: Path) -> None:
+    model, _ = load(folder(tmp_path / "model", layers=1))
+    ids = torch.ones(4, 3, dtype=torch.long)
+    one = trainer(model, arguments(tmp_path / "out", "dynabert"), train_dataset=TensorDataset(ids, ids, ids[:, 0]),
+                  unlabelled_dataset=TensorDataset(ids, ids))  # fmt: skip
+    names = [list(one.data_collator([dataset[0]])) for dataset in (one.train_dataset, one.unlabelled_dataset)]
+    assert names == [["input_ids", "attention_mask", "labels"], ["input_ids", "attention_mask"]]
 
 
 def test_pruning_by_criterion_and_compute_metrics(tmp_path: Path) -> None:

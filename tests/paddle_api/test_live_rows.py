@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 from tersely import UserError
-from tersely.paddle_api.datasets import BatchForm, TrainerDataset, as_arrays
+from tersely.paddle_api.datasets import BatchForm, TrainerDataset, UnlabelledDataset, as_arrays
 from tersely.runtime.predictor import pad
 from tersely.tasks.own import feature_of
 
@@ -64,6 +64,16 @@ def test_further_inputs_go_along_and_are_filled_up() -> None:
     batch = pad([feature_of(i, row.inputs) for i, row in enumerate(read)], 0)
     assert batch["position_ids"].tolist() == [[2, 1, 0], [9, 0, 0]]
     assert batch["kind"].tolist() == [4, 3]
+
+
+def test_labels_of_unlabelled_rows_are_not_read() -> None:
+    ids = torch.tensor([[5, 6], [7, 8]])
+    load = lambda part: DataLoader(part, 2, collate_fn=default_collate)  # noqa: E731
+    for labels in ((torch.arange(2),), ()):
+        dataset = UnlabelledDataset("unlabelled_dataset", TensorDataset(ids, torch.ones_like(ids), *labels), load)
+        rows = dataset.examples([0, 1], FORM)
+        assert [row.inputs["input_ids"].tolist() for row in rows] == ids.tolist()
+        assert [dict(row.targets) for row in rows] == [{}, {}]
 
 
 def test_each_row_is_collated_once() -> None:

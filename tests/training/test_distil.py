@@ -17,7 +17,7 @@ from tersely.training.losses import ONE, QUESTION, TOKENS, Counts, hidden_loss, 
 
 LENGTHS = (7, 4, 1)
 MASK = (torch.arange(7) < torch.tensor(LENGTHS)[:, None]).long()
-COUNTS = Counts(rows=3.0, tokens=float(sum(LENGTHS)), labelled=5.0)
+COUNTS = Counts(rows=3.0, tokens=float(sum(LENGTHS)), labelled_rows=3.0, labelled=5.0)
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -134,8 +134,8 @@ def test_label_loss_is_that_of_transformers(prunable, head, problem, kind):
 
 def test_counts_of_parts_add_up():
     batch = {"input_ids": torch.zeros(3, 7), "attention_mask": MASK, "labels": torch.tensor([[0, -100]] * 3)}
-    assert Counts.of([batch, batch]) == Counts(6.0, 24.0, 6.0)
-    assert Counts.of([{"input_ids": torch.zeros(2, 5)}]) == Counts(2.0, 10.0, 1.0)
+    assert Counts.of([batch, batch]) == Counts(6.0, 24.0, 6.0, 6.0)
+    assert Counts.of([{"input_ids": torch.zeros(2, 5)}]) == Counts(2.0, 10.0, 2.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -160,6 +160,6 @@ def test_a_criterion_takes_the_place_of_the_tasks_loss(prunable, head, kind):
     whole = label_loss(outputs, batch, kind, counts, criterion)
     assert whole.item() == pytest.approx(output.loss.item(), rel=1e-5)
     assert isinstance(seen[0], tuple) == (kind == QUESTION)
-    twice = Counts(2 * counts.rows, counts.tokens, counts.labelled)
+    twice = Counts(counts.rows, counts.tokens, 2 * counts.labelled_rows, counts.labelled)
     assert label_loss(outputs, batch, kind, twice, criterion).item() == pytest.approx(whole.item() / 2)
     assert label_loss(outputs, batch, kind, ONE, criterion).item() == pytest.approx(3 * whole.item())

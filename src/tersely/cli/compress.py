@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..data.rows import Rows
+from ..data import Rows, texts_of
+from ..errors import existing
 from ..options.compress import CompressOptions
 from ..options.data import DataOptions
 from ..options.flags import typed_options
@@ -82,7 +84,10 @@ def request(arguments: argparse.Namespace) -> Request:
     data = flags.take(arguments, DataOptions)
     task_options = flags.take(arguments, TaskOptions)
     train, dev, test = (_reader(data, split) for split in ("train", "dev", "test"))
-    if train is None and dev is None and test is None:
+    unlabelled = None
+    if data.unlabelled_file is not None:
+        unlabelled = partial(texts_of, existing(data.unlabelled_file, "file"), data.header)
+    if train is None and dev is None and test is None and unlabelled is None:
         flags.refuse_set(data, flags.FORM_OPTIONS, "rows (--train_file, --eval_file, --test_file, --dataset)")
     from ..compression.divide import UnreadData
     from ..compression.request import Request
@@ -90,7 +95,7 @@ def request(arguments: argparse.Namespace) -> Request:
     return Request(
         model,
         arguments.output_dir,
-        UnreadData(train, dev, test, flags.columns(data)),
+        UnreadData(train, dev, test, flags.columns(data), unlabelled),
         options,
         frozenset(typed),
         task_options,

@@ -51,11 +51,9 @@ def _show_candidates(result: CompressionResult) -> None:
     head.append("Pareto")
     for one in sorted(result.candidates, key=lambda one: one.name != result.best.name):
         rows.append([*_line(one, one.name == result.best.name, fp32.size), "*" if one.name in result.pareto else ""])
-    trained = (
-        f", {counts['train']} rows trained"
-        if any(one.pruned or one.distilled or one.trained for one in result.parents)
-        else ""
-    )
+    has_trained = any(one.pruned or one.distilled or one.trained for one in result.parents)
+    trained = f", {counts['train']} rows trained" if has_trained else ""
+    trained += f", {counts['unlabelled']} unlabelled rows" if counts["unlabelled"] else ""
     calibrated = f", {counts['calibration']} rows calibrated" if counts["calibration"] else ""
     chosen = f"{counts['scoring']} {result.rows.chosen_on}"
     title = f"{result.source.model_name}: {chosen}{trained}{calibrated}; CPU class {cpu().cpu_class}"

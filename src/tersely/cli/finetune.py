@@ -23,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max_train_rows", type=int, help="train on so many rows, drawn by seed (all)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_training_options(parser)
-    flags.add_options(parser, DataOptions, only=set(DataOptions.__dataclass_fields__) - {"test_file"})
+    flags.add_options(
+        parser, DataOptions, only=set(DataOptions.__dataclass_fields__) - {"test_file", "unlabelled_file"}
+    )
     flags.add_options(parser, TaskOptions)
 
 

@@ -9,7 +9,7 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Literal, ParamSpec
 
-from ..data import Rows, rows_of
+from ..data import Rows, rows_of, texts_of
 from ..errors import UserError, existing, nearest, wrong_option
 from ..options.compress import OPTIONS, CompressOptions
 from ..options.option import options_of
@@ -56,6 +56,7 @@ def compress(
     train_file: str | Path | Iterable[Mapping[str, Any]] | None = None,
     eval_file: str | Path | Iterable[Mapping[str, Any]] | None = None,
     test_file: str | Path | Iterable[Mapping[str, Any]] | None = None,
+    unlabelled_file: str | Path | Iterable[Mapping[str, Any]] | None = None,
     # generated from the options: make docs
     strategy: str | Iterable[str] = "dynabert+ptq",
     target_speedup: float | str | Iterable[float | str] | None = None,
@@ -152,6 +153,9 @@ def compress(
             `datasets.Dataset`, or a list of mappings.
         eval_file: Rows that score and choose, likewise.
         test_file: Rows that choose nothing and report at the end, likewise.
+        unlabelled_file: Rows without labels, likewise, or plain text with a text a line. They join what learns from a
+            teacher and what needs no labels: the distillation of `dynabert` and `qat`, the statistics of `prune`, the
+            tokens of `prune_embeddings`; without `train_file` the calibration too.
         strategy: Steps joined by +: prune_embeddings, prune, dynabert, qat, ptq, dynamic, embeddings; several
             strategies: repeat the flag, in Python a list; auto: a ladder of these, cheapest first, until the score
             would fall. Default: dynabert+ptq.
@@ -271,13 +275,14 @@ def _request(passed: Mapping[str, Any]) -> Request:
     columns = {name: passed.get(f"{name}_column") for name in Columns.__dataclass_fields__}
     checked, task_options, training = CompressOptions(**options), TaskOptions(**task), _training(passed)
     header, files = passed.get("header"), [passed.get(name) for name in ("train_file", "eval_file", "test_file")]
-    if header is not None and not any(isinstance(rows, (str, Path)) for rows in files):
+    texts = passed.get("unlabelled_file")
+    if header is not None and not any(isinstance(rows, (str, Path)) for rows in (*files, texts)):
         raise wrong_option("header", "has no effect without a file.", hint="Leave it out.")
     train, evaluation, test = (_reader(rows, header) for rows in files)
     return Request(
         passed.get("model"),
         passed["output_dir"],
-        UnreadData(train, evaluation, test, Columns(**columns)),
+        UnreadData(train, evaluation, test, Columns(**columns), _reader(texts, header, texts_of)),
         checked,
         frozenset(options),
         task_options,
@@ -315,8 +320,8 @@ def _training_names() -> list[str]:
     return [*dict.fromkeys((*options_of(TrainingOptions), *TrainingArguments.__dataclass_fields__))]
 
 
-def _reader(rows: Any, header: bool | None) -> Callable[[], Rows] | None:
+def _reader(rows: Any, header: bool | None, read: Callable[..., Rows] = rows_of) -> Callable[[], Rows] | None:
     """What reads the rows of a file, or of objects in memory; a file that is not there is refused at once."""
     if isinstance(rows, (str, Path)):
         existing(rows, "file")
-    return None if rows is None else partial(rows_of, rows, header)
+    return None if rows is None else partial(read, rows, header)

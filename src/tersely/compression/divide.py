@@ -55,6 +55,8 @@ class Data:
     evaluation: Rows | None = None
     test: Rows | None = None
     columns: Columns = field(default_factory=Columns)
+    unlabelled: Rows | None = None
+    """Rows whose labels, if they have any, mean nothing."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +70,13 @@ class UnreadData:
     evaluation: Callable[[], Rows] | None = None
     test: Callable[[], Rows] | None = None
     columns: Columns = field(default_factory=Columns)
+    unlabelled: Callable[[], Rows] | None = None
 
     def read(self) -> Data:
         """Read them all."""
-        train, evaluation, test = (read and read() for read in (self.train, self.evaluation, self.test))
-        return Data(train, evaluation, test, self.columns)
+        readers = (self.train, self.evaluation, self.test, self.unlabelled)
+        train, evaluation, test, unlabelled = (read and read() for read in readers)
+        return Data(train, evaluation, test, self.columns, unlabelled)
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,8 @@ class DividedRows:
     counts: dict[str, int]
     notes: tuple[str, ...]
     train: Sequence[Any] = field(repr=False, default=())
+    unlabelled: Sequence[Any] = field(repr=False, default=())
+    """Rows beside the training rows, of which no labels were read: for what learns from a teacher, and for counts."""
     search: Sequence[Any] = field(repr=False, default=())
     """Where speed-ups are looked for: the eval rows that this goes by; none: those of `scoring`."""
     statistics: Sequence[Any] = field(repr=False, default=())
@@ -179,24 +185,37 @@ def divide_rows(data: Data, task: Task, options: CompressOptions, plans: Sequenc
     test = task.read(data.test, data.columns, labelled=True) if data.test is not None else None
     calibrates = any(plan.calibrates for plan in plans)
     prunes = any(PRUNE in plan.steps for plan in plans)
-    train_rows = len(data.train) if data.train is not None else 0
+    train = _training(data, task, options, plans)
+    unlabelled = _unlabelled(data, task, evaluation or ())
+    train_rows = len(data.train if data.train is not None else unlabelled)
     asked = asked_rows(options) if calibrates else 0
     if prunes and not train_rows and asked is not None:
         asked = max(asked, min(FROM_EVAL, len(evaluation or ()) // 2))
-    plan = calibration_order(train_rows, len(evaluation or ()), seed=options.seed, asked=asked)
+    judging = JUDGING
+    if prunes and not calibrates:  # nothing is judged but, without eval rows, how far answers move
+        judging = min(JUDGING, train_rows // 2) if evaluation is None else 0
+    plan = calibration_order(train_rows, len(evaluation or ()), seed=options.seed, asked=asked, judging=judging)
 
     def examples(chosen: Indices) -> list[Any]:
         """Training rows are read without their labels, which calibrate nothing."""
         if plan.source == "train" and data.train is not None:
             rows = data.train.select([int(i) for i in chosen])
             return task.read(rows, data.columns, labelled=False) if len(rows) else []
-        return [(evaluation or ())[int(i)] for i in chosen]
+        return [(unlabelled if plan.source == "train" else evaluation or ())[int(i)] for i in chosen]
 
-    judging = examples(plan.judging)
+    def statistics() -> list[Any]:
+        """As many of both kinds as there are of them, drawn by seed; without training rows the others are these."""
+        pool = np.concatenate([plan.calibration, plan.judging])
+        others = unlabelled if data.train is not None else []
+        if not others:
+            return examples(pool[:STATISTICS])
+        drawn = np.random.default_rng(options.seed).permutation(len(pool) + len(others))[:STATISTICS]
+        return [*examples(pool[drawn[drawn < len(pool)]]), *(others[i] for i in drawn[drawn >= len(pool)] - len(pool))]
+
+    held_out = examples(plan.judging)
     sets, more, notes = _sets(options, plan) if calibrates else ((), (), [])
     calibrating = min(max([asked or 0, *(one.rows for one in sets)]), len(plan.calibration))
     drawn = max([calibrating, *(one.rows for one in more)])
-    train = _training(data, task, options, plans)
     if data.train is not None and not calibrates and not train and not prunes:
         notes.append("The training rows calibrate nothing: the strategy needs none.")
     if evaluation is not None:
@@ -204,8 +223,9 @@ def divide_rows(data: Data, task: Task, options: CompressOptions, plans: Sequenc
         scoring, chosen_on = [evaluation[int(i)] for i in kept], "eval rows, which also chose"
         places = [data.evaluation.where(int(i)) for i in kept] if data.evaluation is not None else []
     else:
-        scoring, chosen_on = judging or probe_examples(task), "unlabelled rows"
-        places = [data.train.where(int(i)) for i in plan.judging] if judging and data.train is not None else []
+        scoring, chosen_on = held_out or probe_examples(task), "unlabelled rows"
+        source = data.train if data.train is not None else data.unlabelled
+        places = [source.where(int(i)) for i in plan.judging] if held_out and source is not None else []
         notes.append(f"There are no eval rows: {len(scoring)} rows show how far answers move, and nothing is scored.")
     search: list[Any] = []
     if options.searches and evaluation is not None:
@@ -224,12 +244,19 @@ def divide_rows(data: Data, task: Task, options: CompressOptions, plans: Sequenc
         chosen_on=chosen_on,
         places=places,
         test=test,
-        counts={"train": len(train), "calibration": calibrating, "scoring": len(scoring), "test": len(test or ())},
+        counts={
+            "train": len(train),
+            "unlabelled": len(unlabelled),
+            "calibration": calibrating,
+            "scoring": len(scoring),
+            "test": len(test or ()),
+        },
         notes=tuple(notes),
         train=train,
-        statistics=examples(np.concatenate([plan.calibration, plan.judging])[:STATISTICS]) if prunes else (),
+        unlabelled=unlabelled,
+        statistics=statistics() if prunes else (),
         calibration=examples(plan.calibration[:drawn]),
-        judging=judging,
+        judging=held_out,
         sets=sets,
         more_sets=more,
         moving=options.activation_quantize_type == MOVING,
@@ -249,8 +276,26 @@ def _training(data: Data, task: Task, options: CompressOptions, plans: Sequence[
     """All training rows where a plan needs them; with their labels if it learns from these."""
     if data.train is None or not any(plan.reads_train_rows for plan in plans):
         return []
-    labelled = any(options.learns_from_labels(step) for plan in plans for step in plan.trained)
+    labelled = any(options.learns_from_labels(plan) for plan in plans)
     return task.read(data.train, data.columns, labelled=labelled)
+
+
+def _unlabelled(data: Data, task: Task, others: Sequence[Any]) -> list[Any]:
+    """All rows whose labels mean nothing, refused if they have not the texts of the training rows, or of `others`."""
+    rows = data.unlabelled
+    if rows is None:
+        return []
+    if data.train is not None:
+        others = task.read(data.train.select([0]), data.columns, labelled=False)
+    # A file of texts alone has no names for its columns.
+    found = task.read(rows, data.columns.of_texts() if len(rows.columns) > 1 else Columns(), labelled=False)
+    for name in (one.name for one in task.facts.inputs if one.optional):
+        lacks, lacked = (getattr(one, name, None) is None for one in (found[0], (others or found)[0]))
+        if lacks != lacked:
+            kind = ("lack", "have") if lacks else ("have", "lack")
+            what = f"The unlabelled rows {kind[0]} a '{name}', which the labelled ones {kind[1]}."
+            raise rows.lacks(what, hint=f"Both need the same texts. Name the column with --{name}_column.")
+    return found
 
 
 def sample_sets(options: CompressOptions, available: int) -> tuple[tuple[SampleSet, ...], tuple[str, ...]]:

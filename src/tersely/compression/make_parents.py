@@ -174,8 +174,7 @@ class ParentMaker:
         """
         options, name = self.run.options, f"{shot.name}-{DYNABERT}"
         named = options.teacher_model_name_or_path
-        losses = {**options.losses(DYNABERT), "criterion": self.run.request.criterion}
-        settings = LossSettings(**losses, teacher=base.folder if named is None else Path(named))
+        settings = _losses(options, self.run.request.criterion, base.folder if named is None else Path(named))
         training, progress = self._training(shot.folder, name), self.run.progress
         done = on_all(distil_shape, training, settings, progress=progress)
         made = open_made(shot.folder.at(done.folder), shot, self.run.scratch / "fp32-of" / name, self.run)
@@ -236,7 +235,7 @@ class ParentMaker:
         place, rows = self.run.scratch / "cut" / name, self.run.rows
         done = prune_vocabulary(
             folder,
-            rows.train,
+            [*rows.train, *rows.unlabelled],
             place,
             eval_examples=rows.scoring if rows.labelled else (),
             max_vocab_size=self.run.options.max_vocab_size,
@@ -248,7 +247,8 @@ class ParentMaker:
         """A training of this run; what it keeps for later lies under its name."""
         run, rows = self.run, self.run.rows.searched
         training, seed = run.request.training, run.options.seed
-        return TrainingRun(folder, rows.train, rows.scoring, run.work / name, training, seed, self.until)
+        place = run.work / name
+        return TrainingRun(folder, rows.train, rows.scoring, place, training, seed, rows.unlabelled, self.until)
 
     def _train_widths(self, folder: ModelFolder, prefix: str = "") -> tuple[Pruned, ...]:
         options = self.run.options
@@ -290,8 +290,14 @@ def _prune_settings(options: CompressOptions, criterion: Criterion | None = None
     """The options of `dynabert` as it takes them; the criterion counts where labels do."""
     named = options.teacher_model_name_or_path
     chosen = options_for(PruneSettings, options) | options.losses(DYNABERT)
-    learnt = criterion if options.learns_from_labels(DYNABERT) else None
-    return PruneSettings(**chosen, teacher=None if named is None else Path(named), criterion=learnt)
+    settings = PruneSettings(**chosen, teacher=None if named is None else Path(named))
+    return replace(settings, criterion=criterion) if settings.needs_labels else settings
+
+
+def _losses(options: CompressOptions, criterion: Criterion | None, teacher: Path | ModelFolder) -> LossSettings:
+    """The losses of `dynabert` after `prune`; the criterion counts where labels do."""
+    losses = options.losses(DYNABERT)
+    return LossSettings(**losses, teacher=teacher, criterion=criterion if losses["label_loss"] > 0 else None)
 
 
 def _qat_settings(
@@ -300,7 +306,7 @@ def _qat_settings(
     """The options of `qat` as it takes them; the criterion counts where labels do."""
     chosen = options_for(QatSettings, options) | options.losses(QAT)
     chosen["activation_quantize_type"] = options.activation_type(plan)
-    learnt = criterion if options.learns_from_labels(QAT) else None
+    learnt = criterion if options.losses(QAT)["label_loss"] > 0 else None
     return QatSettings(**chosen, teacher=teacher, criterion=learnt)
 
 

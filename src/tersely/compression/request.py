@@ -45,7 +45,7 @@ class Request:
 
         Access tokens are left out: reports are passed around.
         """
-        rows = {"train": data.train, "eval": data.evaluation, "test": data.test}
+        rows = {"train": data.train, "unlabelled": data.unlabelled, "eval": data.evaluation, "test": data.test}
         training = sorted(self.training.items())
         return {
             "command": None if self.command is None else shlex.join(without_tokens(self.command)),

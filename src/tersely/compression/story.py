@@ -18,10 +18,10 @@ from ..deploy.card import score_note
 from ..errors import UserError, wrong_option
 from ..models.folder import ModelFolder
 from ..options.compress import CompressOptions
-from ..options.effects import check, check_training, resolve, trains
+from ..options.effects import check, check_training, check_unlabelled, resolve, trains
 from ..progress import SILENT, Progress
 from ..report import draw_reports
-from ..strategy import PRUNE, STEPS, Plan, check_rows
+from ..strategy import PRUNE, STEPS, Plan, check_rows, lacks_train_rows
 from .candidate import link_artifact, seal_candidate
 from .choice import ROUNDING, Measured, choose, pareto
 from .divide import Data, UnreadData, divide_rows
@@ -53,11 +53,13 @@ def compress(request: Request, progress: Progress = SILENT) -> CompressionResult
     started = time.monotonic()
     options, training = request.options, request.training
     scored = request.data.evaluation is not None
-    plans, notes = resolve(options, _possible(options, has_train=request.data.train is not None))
+    plans, notes = resolve(options, _possible(options, request.data))
     _check_columns(request.data)
     check(options, plans, request.set_options, scored=scored, bounds=(-math.inf, math.inf))
     check_training(training, plans)
-    check_rows(plans, train=request.data.train is not None, evaluation=scored)
+    if request.data.unlabelled is not None:
+        check_unlabelled(options, plans, train=request.data.train is not None)
+    check_rows(plans, evaluation=scored, **_train_rows(options, plans, request.data))
     output = OutputFolder(request.output_dir, overwrite=request.overwrite)
     folder = request.model
     if not isinstance(folder, ModelFolder):
@@ -137,12 +139,18 @@ def _find_best(
     )
 
 
-def _possible(options: CompressOptions, *, has_train: bool) -> tuple[Plan, ...]:
+def _train_rows(options: CompressOptions, plans: Sequence[Plan], data: Data | UnreadData) -> dict[str, Any]:
+    """Which rows there are to train on, and the plans that need labels for that."""
+    by_labels = [plan for plan in plans if options.learns_from_labels(plan)]
+    return {"train": data.train is not None, "unlabelled": data.unlabelled is not None, "by_labels": by_labels}
+
+
+def _possible(options: CompressOptions, data: Data | UnreadData) -> tuple[Plan, ...]:
     """The plans of the strategies; of `auto` those that these rows and this model allow."""
     plans, graph = options.plans(), options.input_infer_model_path is not None
     if not options.is_auto:
         return plans
-    plans = tuple(plan for plan in plans if has_train or not plan.reads_train_rows)
+    plans = tuple(plan for plan in plans if not lacks_train_rows(plan, **_train_rows(options, plans, data)))
     return tuple(plan for plan in plans if not graph or all(STEPS[step].takes_graph for step in plan.steps))
 
 
@@ -171,7 +179,7 @@ def _reports(content: dict[str, Any], progress: Progress) -> dict[str, str]:
 
 
 def _check_columns(data: Data | UnreadData) -> None:
-    if all(rows is None for rows in (data.train, data.evaluation, data.test)):
+    if all(rows is None for rows in (data.train, data.evaluation, data.test, data.unlabelled)):
         for name, value in asdict(data.columns).items():
             if value is not None:
                 raise wrong_option(f"{name}_column", "has no effect without rows.", hint="Leave it out.")

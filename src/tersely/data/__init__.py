@@ -3,7 +3,7 @@
 from .dataset import from_dataset
 from .labels import discover_labels, labels_beside
 from .locate import find_split, locate, split_file
-from .read import FORMATS, RowSource, iter_records, read, read_dataset, rows_of
+from .read import FORMATS, RowSource, iter_records, read, read_dataset, rows_of, texts_of
 from .rows import Rows
 
 __all__ = [
@@ -20,4 +20,5 @@ __all__ = [
     "read_dataset",
     "rows_of",
     "split_file",
+    "texts_of",
 ]

@@ -13,6 +13,7 @@ log = logging.getLogger(__name__)
 
 Record = Mapping[str, Any]
 Rule = Callable[[Record, str], Record]
+LABEL = "label"
 NO_AGREEMENT = "-"  # annotators of ocnli and cmnli did not agree
 
 
@@ -20,7 +21,7 @@ def agreed(records: Iterable[tuple[int, Record]], rule: Rule, source: str) -> It
     """Apply a rule to every record, but for those whose label is '-'; say how many they were."""
     dropped = kept = 0
     for line, record in records:
-        if record.get("label") == NO_AGREEMENT:
+        if record.get(LABEL) == NO_AGREEMENT:
             dropped += 1
         else:
             kept += 1
@@ -81,7 +82,7 @@ def field(record: Record, name: str, where: str) -> Any:
 
 def label(record: Record) -> dict[str, Any]:
     """Take the label as text; test files have none."""
-    return {"label": label_text(record["label"])} if "label" in record else {}
+    return {LABEL: label_text(record[LABEL])} if LABEL in record else {}
 
 
 RULES: Mapping[str, Rule] = {

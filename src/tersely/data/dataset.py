@@ -13,8 +13,10 @@ SOURCE = "dataset"
 UNLABELLED = -1
 
 
-def from_dataset(dataset: Iterable[Any]) -> Rows:
+def from_dataset(dataset: Iterable[Any], *, labelled: bool = True) -> Rows:
     """Turn a `datasets.Dataset` or a sequence of dicts into rows; class numbers become the classes' names.
+
+    `labelled`: where labels mean nothing, no row is refused for its label.
 
     >>> from_dataset([{"text": "good", "label": 1}]).where(0)
     'dataset:1'
@@ -24,12 +26,12 @@ def from_dataset(dataset: Iterable[Any]) -> Rows:
         raise UserError(f"This is a mapping, not a dataset. Its keys: {names}.", where=SOURCE, hint="Pick a split.")
     if hasattr(dataset, "with_format"):  # a tensor format would turn text columns away and labels into arrays
         dataset = dataset.with_format(None)
-    named = class_names(getattr(dataset, "features", None) or {})
+    named = class_names(getattr(dataset, "features", None) or {}) if labelled else {}
     placed = objects(dataset, named)
     rows = Rows.collect(SOURCE, placed)
     if not rows:
         raise UserError("The dataset holds no rows.", where=SOURCE)
-    if set(rows.columns) >= squad.COLUMNS:
+    if labelled and set(rows.columns) >= squad.COLUMNS:
         rows = Rows.collect(SOURCE, squad.located(zip(rows.lines, rows, strict=True), SOURCE))
     return rows
 

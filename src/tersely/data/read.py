@@ -48,12 +48,14 @@ def read(
     header: bool | None = None,
     dataset: str | None = None,
     split: str | None = None,
+    labelled: bool = True,
 ) -> Rows:
     r"""Read a data file, or the split of a folder, whatever its format.
 
     None: found out from suffix and content. `header`: whether a table's first row names its columns. `dataset`: a CLUE
     or GLUE task, whose fields become text, text_pair, label and nothing else; files that are plainly a GLUE or CLUE
-    task's get these columns besides their own without being asked.
+    task's get these columns besides their own without being asked. `labelled`: where labels mean nothing, no row is
+    left out or refused for its label.
 
     >>> import tempfile; file = Path(tempfile.mkdtemp()) / "a.csv"
     >>> _ = file.write_text("text,label\ngood,1\n")
@@ -64,7 +66,8 @@ def read(
     if split is not None and not file.is_dir():
         raise UserError("The 'split' option needs a folder; this is a file.", where=str(file), hint="Leave it out.")
     file = file if split is None else split_file(file, split)
-    rows = Rows.collect(str(file), iter_records(file, format=format, header=header, dataset=dataset))
+    records = iter_records(file, format=format, header=header, dataset=dataset, labelled=labelled)
+    rows = Rows.collect(str(file), records)
     if not rows:
         raise UserError("The file holds no rows.", where=str(file))
     return rows
@@ -87,8 +90,27 @@ def rows_of(source: RowSource, header: bool | None = None) -> Rows:
     return source() if callable(source) else from_dataset(source)
 
 
+def texts_of(source: RowSource, header: bool | None = None) -> Rows:
+    """Read rows whose labels mean nothing; `header` is for those that are csv or tsv.
+
+    >>> texts_of([{"text": "good", "label": -7}]).records
+    ({'text': 'good', 'label': -7},)
+    """
+    if isinstance(source, (str, Path)):
+        has_header = FORMATS[format_of(existing(source, "file"))].has_header
+        return read(source, header=header if has_header else None, labelled=False)
+    if isinstance(source, Rows):
+        return source
+    return source() if callable(source) else from_dataset(source, labelled=False)
+
+
 def iter_records(
-    path: str | Path, *, format: str | None = None, header: bool | None = None, dataset: str | None = None
+    path: str | Path,
+    *,
+    format: str | None = None,
+    header: bool | None = None,
+    dataset: str | None = None,
+    labelled: bool = True,
 ) -> Placed:
     """Give (line, record) one by one, as `read` would; files that can be streamed are."""
     path = Path(path)
@@ -104,7 +126,7 @@ def iter_records(
     records = itertools.chain([first], records)
     if dataset is not None:
         return named(records, first[1], dataset, str(path))
-    return recognised(records, first[1], kind, str(path))
+    return recognised(records, first[1], kind, str(path), labelled)
 
 
 def read_dataset(name: str, split: str, data_dir: str | Path | None = None) -> Rows:
@@ -158,14 +180,16 @@ def named(records: Placed, first: Record, dataset: str, source: str) -> Placed:
     return squad.located(records, source) if first.keys() >= squad.COLUMNS else records
 
 
-def recognised(records: Placed, first: Record, kind: str, source: str) -> Placed:
+def recognised(records: Placed, first: Record, kind: str, source: str, labelled: bool = True) -> Placed:
     """Add text, text_pair, label to files that are plainly GLUE's or CLUE's; check answers against offsets."""
     if first.keys() >= squad.COLUMNS:
-        return squad.located(records, source)
+        return squad.located(records, source) if labelled else records
     if kind == "tsv" and (columns := glue_columns(first)) is not None:
         return ((line, beside(columns.canonical(record), record)) for line, record in records)
     if kind in ("json", "jsonl") and (task := clue_task(first)) is not None:
         rule = clue.RULES[task]
+        if not labelled:
+            records = ((line, {**record, clue.LABEL: ""}) for line, record in records)
         return clue.agreed(records, lambda record, where: beside(rule(record, where), record), source)
     return records
 

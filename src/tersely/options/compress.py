@@ -247,10 +247,22 @@ class CompressOptions:
         values = {name: getattr(self, name) for name in names}
         return {name: STEPS[step].losses[name] if value is None else value for name, value in values.items()}
 
-    def learns_from_labels(self, step: str) -> bool:
-        """Whether a step that trains reads the labels of its rows: for its loss, or to see what matters."""
-        sees_importance = step in OPTIONS["importance"].steps and self.importance == "labels"
-        return bool(self.losses(step)["label_loss"] > 0) or sees_importance
+    def distils(self, step: str) -> bool:
+        """Whether a step that trains learns from a teacher."""
+        losses = self.losses(step)
+        return bool(losses["distill_hidden"] or losses["distill_logits"])
+
+    def learns_from_labels(self, plan: Plan) -> bool:
+        """Whether a plan reads the labels of training rows: for a loss, or to see what matters in the model.
+
+        After `prune` nothing is left to see: its shapes stand.
+
+        >>> options = CompressOptions()
+        >>> [options.learns_from_labels(plan) for plan in parse_all(("dynabert", "prune+dynabert", "qat", "ptq"))]
+        [True, False, True, False]
+        """
+        sees = self.importance == "labels" and DYNABERT in plan.steps and PRUNE not in plan.steps
+        return sees or any(self.losses(step)["label_loss"] > 0 for step in plan.trained)
 
     def activation_type(self, plan: Plan) -> str:
         """Where a plan's matmuls get the range of their inputs from."""

@@ -11,6 +11,7 @@ from ..engines import ENGINES, installed
 from ..errors import UserError, missing_package, wrong_option
 from ..strategy import AT_RUN_TIME, DYNABERT, DYNAMIC, MOVING, PRUNE, PTQ, QAT, STEPS, TRAINED, Plan
 from .compress import OPTIONS, CompressOptions
+from .data import DataOptions
 from .option import Option, options_of
 
 
@@ -122,8 +123,7 @@ def _check_effect(options: CompressOptions, plans: Sequence[Plan], given: Abstra
         _refuse("skip_layers", f"with the strategy {strategies}", hint, options.skip_layers)
     if "distill_temperature" in given and options.distill_logits == 0:
         _refuse("distill_temperature", "with --distill_logits 0")
-    losses = [options.losses(step) for step in options.trained()]
-    distils = any(weights["distill_hidden"] or weights["distill_logits"] for weights in losses)
+    distils = any(options.distils(step) for step in options.trained())
     if options.teacher_model_name_or_path is not None and not distils:
         _refuse("teacher_model_name_or_path", "with --distill_hidden 0 and --distill_logits 0")
 
@@ -134,6 +134,31 @@ def check_training(training: Mapping[str, Any], plans: Sequence[Plan]) -> None:
     if asked and not trains(plans):
         strategies = " or ".join(f"'{plan.name}'" for plan in plans)
         _refuse(asked[0], f"with the strategy {strategies}", f"It is for {' and '.join(TRAINED)}.")
+
+
+def check_unlabelled(
+    options: CompressOptions, plans: Sequence[Plan], *, train: bool, name: str = "unlabelled_file"
+) -> None:
+    """Refuse rows without labels where no plan looks at them. `train`: whether there are training rows beside.
+
+    >>> from tersely.strategy import parse_all
+    >>> check_unlabelled(CompressOptions(strategy="dynamic"), parse_all("dynamic"), train=False)
+    Traceback (most recent call last):
+    tersely.errors.UserError: The 'unlabelled_file' option has no effect with the strategy 'dynamic'. It is for \
+dynabert or prune or prune_embeddings or ptq or qat.
+    """
+    takers = set(options_of(DataOptions)["unlabelled_file"].steps)
+    running, _ = resolve(options, plans)
+    steps = {step for plan in running for step in plan.steps} & takers
+    strategies = " or ".join(f"'{plan.name}'" for plan in plans)
+    if not steps:
+        _refuse(name, f"with the strategy {strategies}", f"It is for {' or '.join(sorted(takers))}.")
+    if not train:
+        return
+    if steps == {PTQ}:
+        _refuse(name, f"with the strategy {strategies} beside training rows, which calibrate")
+    if steps <= {PTQ, *TRAINED} and not any(options.distils(step) for step in steps & set(TRAINED)):
+        _refuse(name, "with --distill_hidden 0 and --distill_logits 0: what learns from labels alone needs labels")
 
 
 def trains(plans: Sequence[Plan]) -> bool:

@@ -115,6 +115,14 @@ class TrainerDataset:
         return [self._read[number] for number in numbers]
 
 
+class UnlabelledDataset(TrainerDataset):
+    """A dataset whose labels, if it has any, are not read."""
+
+    def examples(self, numbers: Sequence[int], form: BatchForm) -> list[TrainerRow]:
+        """Some rows, without labels."""
+        return super().examples(numbers, replace(form, labels=()))
+
+
 def as_arrays(batch: Any, names: Sequence[str], where: str) -> dict[str, NDArray[Any]]:
     """A batch by name, whatever its collator made: what is no array, or empty, is left out."""
     if isinstance(batch, Sequence) and not isinstance(batch, str):

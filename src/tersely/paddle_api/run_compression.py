@@ -19,15 +19,16 @@ from ..compression.result import CompressionResult
 from ..errors import UserError, wrong_option
 from ..models.families.family import longest
 from ..models.folder import ModelFolder, read_provenance, read_task
+from ..options.effects import check_unlabelled
 from ..processes import together
 from ..progress import Progress
-from ..strategy import STEPS
+from ..strategy import STEPS, lacks_train_rows
 from ..tasks import Own, Task, facts_of
 from ..tasks.metrics import Metric
 from ..tasks.options import TaskOptions
 from ..tasks.sequence_classification import MULTI
 from .arguments import CompressionArguments, request_of
-from .datasets import ALIASES, BatchForm, QuestionDataset, TrainerDataset, TrainerRow, has_texts
+from .datasets import ALIASES, BatchForm, QuestionDataset, TrainerDataset, TrainerRow, UnlabelledDataset, has_texts
 from .model_copy import ModelCopy, copy_model, encoder_of, head_of, pad_id_of, tuple_names, vocabulary, write_folder
 from .trainer_task import TrainerTask
 from .user_loss import UserLoss
@@ -60,6 +61,7 @@ class TrainerParts:
     primary: str | None = None
     greater_is_better: bool = True
     paddle_order: bool = False
+    unlabelled: Any = None
     label_names: Sequence[str] | None = None
     tensor_names: Iterable[str] | None = None
     eval_examples: Any = None
@@ -79,7 +81,7 @@ def compress_model(
     labels = _labels(parts)
     names = _names(parts, labels)
     data = _datasets(parts)
-    first = data.get("eval_dataset", data.get("train_dataset"))
+    first = next((data[name] for name in ("eval_dataset", "train_dataset", "unlabelled_dataset") if name in data), None)
     batch = next(iter(first.batches(range(min(SAMPLE, len(first.dataset))), names))) if first else None
     copy = copy_model(parts.model, batch, labels)
     pad_id = pad_id_of(parts.model, parts.tokenizer)
@@ -91,6 +93,8 @@ def compress_model(
         rows = first.examples(range(len(first)), form) if first and parts.evaluation is not None else []
         seen = max((len(row.inputs["input_ids"]) for row in rows), default=0)
         shipped = _shipped((place, config), copy, parts, run.task_options, seen)
+        if first and "unlabelled_dataset" in data:
+            _check_inputs(first, data["unlabelled_dataset"], form)
         task = _with_own_metric(TrainerTask(shipped, form, data, _sample(first, form, copy)), copy, parts)
         encoder = encoder_of(parts.tokenizer, config, pad_id)
         folder = ModelFolder(place, config, task, encoder, copy.template, _provenance(parts.model, place, config))
@@ -107,7 +111,7 @@ def compress_model(
         run = replace(
             run,
             model=folder,
-            data=Data(train, evaluation),
+            data=Data(train, evaluation, unlabelled=by_name.get("unlabelled_dataset")),
             task_options=TaskOptions(),  # they are in the folder's task already
             overwrite=overwrite or run.overwrite,
             criterion=criterion,
@@ -125,14 +129,21 @@ def _check_plans(parts: TrainerParts, run: Request) -> None:
         raise wrong_option("input_infer_model_path", what, hint=hint)
     if parts.evaluate is not None and run.task_options.metric is not None and parts.compute_metrics is None:
         raise wrong_option("metric", "has no effect beside 'custom_evaluate'.", hint="Leave it out.")
-    for plan in run.options.plans():
+    plans, options = run.options.plans(), run.options
+    if parts.unlabelled is not None:
+        check_unlabelled(options, plans, train=parts.train is not None, name="unlabelled_dataset")
+    for plan in plans:
         for step in plan.steps:
             if STEPS[step].reads_text:
                 what = f"The step '{step}' needs texts: the trainer's datasets are tokenized already."
                 raise UserError(what, hint="Save the model and use tersely.compress, or leave the step out.")
-        if parts.train is None and plan.reads_train_rows:
+        by_labels = [plan] if options.learns_from_labels(plan) else []
+        unlabelled = parts.unlabelled is not None
+        if lacks_train_rows(plan, train=parts.train is not None, unlabelled=unlabelled, by_labels=by_labels):
             rest = "+".join(plan.without_train_rows)
             hint = f" or write strategy='{rest}'" if rest else ""
+            if unlabelled:
+                hint = ", or learn from the teacher alone: importance='teacher', label_loss=0"
             raise UserError(f"The strategy '{plan.name}' needs a train_dataset.", hint=f"Give the Trainer one{hint}.")
         if parts.evaluation is None and plan.needs != "nothing":
             hint = "Give the Trainer one; only dynamic and embeddings do without."
@@ -148,7 +159,7 @@ def _check_own(scored: bool, parts: TrainerParts, run: Request) -> None:
         if not scored:
             what = f"The strategy '{plan.name}' chooses by a score, and that of a model of your own is not known."
             raise UserError(what, hint="Give compress(custom_evaluate=…), or the Trainer compute_metrics.")
-        if parts.criterion is None and any(options.learns_from_labels(step) for step in plan.trained):
+        if parts.criterion is None and options.learns_from_labels(plan):
             what = f"The strategy '{plan.name}' needs a loss, and that of a model of your own is not known."
             raise UserError(what, hint="Give the Trainer a criterion, or set importance='teacher' and label_loss=0.")
         if options.teacher_model_name_or_path is not None:
@@ -167,11 +178,22 @@ def _datasets(parts: TrainerParts) -> dict[str, TrainerDataset]:
     """The datasets by name; an eval_dataset of questions whose texts are at hand by question."""
     both = {"train_dataset": parts.train, "eval_dataset": parts.evaluation}
     found = {name: TrainerDataset(name, data, parts.load) for name, data in both.items() if data is not None}
+    if parts.unlabelled is not None:
+        found["unlabelled_dataset"] = UnlabelledDataset("unlabelled_dataset", parts.unlabelled, parts.load)
     task = head_of(parts.model)
     of_questions = task is not None and facts_of(task).answers_for == "span" and not parts.own_score
     if of_questions and has_texts(parts.evaluation, parts.eval_examples):
         found["eval_dataset"] = QuestionDataset("eval_dataset", parts.evaluation, parts.load, parts.eval_examples)
     return found
+
+
+def _check_inputs(first: TrainerDataset, unlabelled: TrainerDataset, form: BatchForm) -> None:
+    """Refuse unlabelled rows that do not give the model what the others give it: they share batches."""
+    rows = (first.examples([0], form)[0], unlabelled.examples([0], form)[0])
+    ours, theirs = ({*row.inputs} - {"attention_mask"} for row in rows)
+    if ours != theirs:
+        what = f"Its rows have {', '.join(sorted(theirs))}; those of the {first.name} {', '.join(sorted(ours))}."
+        raise UserError(what, where=unlabelled.name, hint="Tokenize both alike.")
 
 
 def _labels(parts: TrainerParts) -> tuple[str, ...]:

@@ -33,7 +33,9 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
     the model's own loss; both are tuples for question answering, and where `args.label_names` names several labels.
     Datasets whose rows are tuples are bound to the parameters of the model's forward in order, labels last, or to
     `args.tensor_names`. `eval_examples`: the questions (`id`, `context`, `answers`) of an eval_dataset of windows with
-    `example_id` and `offset_mapping`, for SQuAD's score over texts.
+    `example_id` and `offset_mapping`, for SQuAD's score over texts. `unlabelled_dataset`: rows like those of the others
+    whose labels, if they have any, are not read: in `compress()` they join what learns from a teacher and what needs no
+    labels.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         tokenizer: Any = None,
         criterion: Any = None,
         eval_examples: Any = None,
+        unlabelled_dataset: Any = None,
         **more: Any,
     ) -> None:
         if criterion is not None and not callable(criterion):
@@ -55,9 +58,11 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         if tokenizer is not None and processing_class is not None and tokenizer is not processing_class:
             raise UserError("The 'tokenizer' and the 'processing_class' are two names of one thing.", hint="Give one.")
         self.criterion, self.eval_examples = criterion, eval_examples
+        self.unlabelled_dataset = unlabelled_dataset
         self.written: set[str] = set()
         self.tuple_collator: Any = None
-        if any(_has_tuples(dataset) for dataset in (train_dataset, eval_dataset)):
+        self.tuple_width = max(_tuple_width(dataset) for dataset in (train_dataset, eval_dataset, unlabelled_dataset))
+        if self.tuple_width:
             self.tuple_collator = data_collator or default_collate
             data_collator = self._bound_batch
         super().__init__(
@@ -125,6 +130,7 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
             primary=self._primary(arguments),
             greater_is_better=self._greater(greater_is_better, arguments, function is not None),
             paddle_order=older,
+            unlabelled=self.unlabelled_dataset,
             label_names=arguments.label_names,
             tensor_names=arguments.tensor_names,
             eval_examples=self.eval_examples,
@@ -172,7 +178,9 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         if isinstance(batch, Mapping):
             return dict(batch)
         labels = self.args.label_names or self.label_names or ["labels"]
-        names = getattr(self.args, "tensor_names", None) or tuple_names(self.model, len(batch), labels)
+        # Rows without labels are shorter than the others; what they have stands in the same places.
+        width = max(len(batch), self.tuple_width)
+        names = getattr(self.args, "tensor_names", None) or tuple_names(self.model, width, labels)
         return dict(zip(names, batch, strict=False))
 
     def _primary(self, arguments: CompressionArguments) -> str | None:
@@ -224,11 +232,12 @@ def _unwrapped(args: Any) -> Any:
     return args[0]
 
 
-def _has_tuples(dataset: Any) -> bool:
+def _tuple_width(dataset: Any) -> int:
+    """How many tensors a row has that is a tuple; 0 where rows are none."""
     try:
-        return len(dataset) > 0 and isinstance(dataset[0], (tuple, list))
+        return len(dataset[0]) if len(dataset) > 0 and isinstance(dataset[0], (tuple, list)) else 0
     except (TypeError, KeyError, NotImplementedError):
-        return False
+        return 0
 
 
 def _named(outputs: Any) -> dict[str, Any]:

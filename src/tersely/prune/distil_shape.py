@@ -81,8 +81,7 @@ def distil_shape(run: TrainingRun, settings: LossSettings, *, progress: Progress
     """
     labels = "'label_loss'" if settings.label_loss > 0 else None
     check_rows(run, "to distil with", "a step", labels=labels, hint="--label_loss 0")
-    taught, held = _held_out(run.train, run.seed)
-    run = replace(run, train=taught, evaluation=held)
+    run = _held_out(run, settings)
     course = _course(run, settings, progress)
     training = {**run.training, "learning_rate": course.rate, "max_steps": course.steps}
     best = distil(replace(run, training=training), _OneShape(run, settings), progress)[NAME]
@@ -90,20 +89,21 @@ def distil_shape(run: TrainingRun, settings: LossSettings, *, progress: Progress
     return Distilled(best.folder, best.step, course.steps, course.rate, start, best.score.value)
 
 
-def _held_out(examples: Sequence[Any], seed: int) -> tuple[Sequence[Any], Sequence[Any]]:
-    count = max(1, min(MOST_HELD, round(HELD_SHARE * len(examples))))
-    held = set(np.random.default_rng(seed).permutation(len(examples))[:count].tolist())
-    parts: tuple[list[Any], list[Any]] = ([], [])
-    for number, example in enumerate(examples):
-        parts[number in held].append(example)
-    if not parts[0]:
+def _held_out(run: TrainingRun, settings: LossSettings) -> TrainingRun:
+    """The run without a share of its rows, which judge in the place of the eval rows."""
+    rows = run.rows if settings.distils else list(run.train)
+    count = max(1, min(MOST_HELD, round(HELD_SHARE * len(rows))))
+    if len(rows) < 2:
         raise UserError("There is one training row; two are needed at least.", hint="Give more with --train_file.")
-    return parts
+    held = set(np.random.default_rng(run.seed).permutation(len(rows))[:count].tolist())
+    train = [row for number, row in enumerate(run.train) if number not in held]
+    others = [row for number, row in enumerate(run.unlabelled, len(run.train)) if number not in held]
+    return replace(run, train=train, unlabelled=others, evaluation=[rows[number] for number in sorted(held)])
 
 
 def _course(run: TrainingRun, settings: LossSettings, progress: Progress) -> _Course:
     """The rate and the number of steps: as the options say, else what looks find; kept for a run that goes on."""
-    folder, features = run.folder, len(run.folder.task.features(run.train, run.folder.encoder))
+    folder, features = run.folder, len(run.folder.task.features(run.rows, run.folder.encoder))
     with isolated():
         arguments = pruning_arguments(run.training, run.work, run.seed)
         steps, rate, is_first = (
@@ -111,7 +111,7 @@ def _course(run: TrainingRun, settings: LossSettings, progress: Progress) -> _Co
             float(arguments.learning_rate),
             arguments.process_index == 0,
         )
-        mark = fingerprint(folder.path, folder.task, arguments, run.train, [settings.as_json()])
+        mark = fingerprint(folder.path, folder.task, arguments, run.rows, [settings.as_json()])
     if "learning_rate" in run.training and run.until is None:
         return _Course("", rate, steps)
     place = run.work.with_name(f"{run.work.name}-course.json")

@@ -102,7 +102,8 @@ class _Widths(Method):
         if begun:  # a checkpoint holds the weights to go on with
             student = twin(model, torch.clone)
         else:
-            rows, seed = self.run.train, self.run.seed
+            run = self.run
+            rows, seed = run.train if self.settings.importance == "labels" else run.rows, run.seed
             student = ordered_model(
                 model, self.family, self.run.folder, rows, self.settings, seed=seed, progress=progress
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -78,6 +78,14 @@ class Columns:
     question: str | None = None
     context: str | None = None
     answers: str | None = None
+
+    def of_texts(self) -> Columns:
+        """Those that hold texts, without those of labels.
+
+        >>> Columns(text="review", label="stars").of_texts() == Columns(text="review")
+        True
+        """
+        return replace(self, label=None, tags=None, answers=None)
 
 
 @dataclass(frozen=True)

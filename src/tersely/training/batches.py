@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,22 @@ from ..runtime.predictor import pad
 from ..tasks import Encoder, Feature, Task
 from ..tasks.task import IGNORED
 
+LABELLED = "labelled_rows"
+"""What says, in a batch [rows], which rows have labels; not there where all have, or none is asked for one."""
+
 
 class FeatureDataset(Dataset[dict[str, Any]]):  # type: ignore[misc]
-    """Every window of every example, with its targets unless they are not wanted."""
+    """Every window of every example, with its targets unless they are not wanted, or the example has no gold."""
 
     def __init__(self, task: Task, examples: Sequence[Any], encoder: Encoder, *, labelled: bool = True) -> None:
         self.features = task.features(examples, encoder)
-        self.targets = [task.targets(examples[f.example], f) if labelled else {} for f in self.features]
+        golden = [labelled and example.gold is not None for example in examples]
+        mixed = labelled and not all(golden)
+        self.targets: list[Mapping[str, Any]] = []
+        for feature in self.features:
+            own = golden[feature.example]
+            targets = task.targets(examples[feature.example], feature) if own else {}
+            self.targets.append({**targets, LABELLED: own} if mixed else targets)
 
     def __len__(self) -> int:
         return len(self.features)
@@ -41,14 +50,13 @@ class Collator:
         arrays = {name: array for name, array in pad(features, self.pad_id).items() if name in self.inputs}
         batch = {name: torch.from_numpy(np.asarray(array)) for name, array in arrays.items()}
         longest = max(len(feature) for feature in features)
-        for name in rows[0]:
-            if name == "feature":
-                continue
-            values = [np.asarray(row[name]) for row in rows]
-            if all(value.ndim and len(value) == len(feature) for value, feature in zip(values, features, strict=True)):
-                fill = IGNORED if values[0].dtype == np.int64 else 0
-                values = [_filled(value, longest, fill) for value in values]
-            batch[name] = torch.from_numpy(np.stack(values))
+        for name in dict.fromkeys(name for row in rows for name in row if name != "feature"):
+            values = {place: np.asarray(row[name]) for place, row in enumerate(rows) if name in row}
+            fill = IGNORED if next(iter(values.values())).dtype == np.int64 else 0
+            if all(value.ndim and len(value) == len(features[place]) for place, value in values.items()):
+                values = {place: _filled(value, longest, fill) for place, value in values.items()}
+            nothing = np.full_like(next(iter(values.values())), fill)
+            batch[name] = torch.from_numpy(np.stack([values.get(place, nothing) for place in range(len(rows))]))
         return batch
 
 

@@ -48,13 +48,21 @@ class TrainingRun:
     work: Path
     training: Mapping[str, Any]
     seed: int = 42
+    unlabelled: Sequence[Any] = ()
+    """Rows without labels beside those of `train`: they learn from the teacher alone."""
     until: float | None = None
+
+    @property
+    def rows(self) -> list[Any]:
+        """All that a teacher can say something of."""
+        return [*self.train, *self.unlabelled]
 
 
 def check_rows(run: TrainingRun, train: str, evaluation: str, *, labels: str | None, hint: str) -> None:
     """Refuse rows that are not there, and rows without labels where an option, `labels`, needs them."""
-    if not run.train:
-        raise UserError(f"There are no training rows {train}.", hint="Give some with --train_file.")
+    if not (run.train if labels else run.rows):
+        kind = "labelled " if run.unlabelled else ""
+        raise UserError(f"There are no {kind}training rows {train}.", hint="Give some with --train_file.")
     if not run.evaluation:
         raise UserError(f"There are no eval rows to choose {evaluation} by.", hint="Give some with --eval_file.")
     for number, example in enumerate(run.train if labels else ()):
@@ -109,7 +117,7 @@ def distil(run: TrainingRun, method: Method, progress: Progress = SILENT) -> dic
         names, family = method.begin(model)
         teacher = open_teacher(model, family, settings)
         decisive = [settings.as_json(), teacher_marks(settings), arguments.world_size, *method.decisive()]
-        mark = fingerprint(folder.path, folder.task, arguments, run.train, run.evaluation, decisive)
+        mark = fingerprint(folder.path, folder.task, arguments, run.train, run.unlabelled, run.evaluation, decisive)
         with arguments.main_process_first(local=False):
             finished = read_result(run.work, mark, names, method.file)
             begun = None if finished else resume(run.work, mark, progress)
@@ -117,7 +125,8 @@ def distil(run: TrainingRun, method: Method, progress: Progress = SILENT) -> dic
                 method.prepare(model, begun is not None, progress)
         if finished:
             return finished
-        dataset = FeatureDataset(folder.task, run.train, folder.encoder, labelled=settings.label_loss > 0)
+        rows = run.rows if settings.distils else run.train
+        dataset = FeatureDataset(folder.task, rows, folder.encoder, labelled=settings.label_loss > 0)
         steps = steps_of(arguments, len(dataset))
         student = method.student(model, begun is not None, steps, progress)
         writes = arguments.process_index == 0

@@ -20,6 +20,7 @@ from ..models.folder import ModelFolder
 from ..tasks import Task
 from ..tasks.sequence_classification import MULTI, REGRESSION, SINGLE
 from ..tasks.task import IGNORED
+from .batches import LABELLED
 
 TOKENS, QUESTION, OWN = "tokens", "span", "own"
 Outputs = tuple[torch.Tensor, ...]
@@ -85,10 +86,11 @@ def check_number(name: str, value: Any, fits: Callable[[float], bool], expected:
 
 @dataclass(frozen=True)
 class Counts:
-    """What a batch holds: rows, real positions (no padding), positions that carry a label."""
+    """What a batch holds: rows, real positions (no padding), rows with labels, positions that carry a label."""
 
     rows: float
     tokens: float
+    labelled_rows: float
     labelled: float
 
     @classmethod
@@ -96,9 +98,9 @@ class Counts:
         """Of all parts of a batch together."""
         rows = sum(len(batch["input_ids"]) for batch in batches)
         tokens = sum(float(mask_of(batch).sum()) for batch in batches)
-        labels = [batch["labels"] for batch in batches if "labels" in batch]
-        labelled = sum(float((part != IGNORED).sum()) for part in labels)
-        return cls(float(rows), tokens, max(labelled, 1.0))
+        own = sum(float(labelled_of(batch).sum()) for batch in batches)
+        labels = [batch["labels"][labelled_of(batch)] for batch in batches if "labels" in batch]
+        return cls(float(rows), tokens, own, sum(float((part != IGNORED).sum()) for part in labels))
 
 
 def kind_of(task: Task) -> str:
@@ -110,6 +112,13 @@ def mask_of(batch: Mapping[str, Any]) -> torch.Tensor:
     """1 at real positions [rows, length]."""
     mask = batch.get("attention_mask")
     return torch.ones_like(batch["input_ids"]) if mask is None else mask
+
+
+def labelled_of(batch: Mapping[str, Any]) -> torch.Tensor:
+    """Which rows have labels [rows]."""
+    ids = batch["input_ids"]
+    known: torch.Tensor | None = batch.get(LABELLED)
+    return torch.ones(len(ids), dtype=torch.bool, device=ids.device) if known is None else known
 
 
 def hidden_loss(
@@ -163,7 +172,16 @@ def logits_loss(
 def label_loss(
     outputs: Outputs, batch: Mapping[str, Any], kind: str, counts: Counts, criterion: Criterion | None = None
 ) -> torch.Tensor:
-    """The task's own loss, as the model's head has it, or the user's; `counts` of ones gives the sum over rows."""
+    """The task's own loss, as the model's head has it, or the user's; `counts` of ones gives the sum over rows.
+
+    Rows without labels are left out, in the mean too; where there are no others it is 0.
+    """
+    own = labelled_of(batch)
+    if not own.any():
+        return outputs[0].new_zeros(())
+    if not own.all():
+        outputs = tuple(output[own] for output in outputs)
+        batch = {name: value[own] if isinstance(value, torch.Tensor) else value for name, value in batch.items()}
     if criterion is not None:
         both = kind == QUESTION
         if hasattr(criterion, "of_batch"):  # it knows where its labels stand
@@ -171,7 +189,7 @@ def label_loss(
         else:
             labels = (batch["start_positions"], batch["end_positions"]) if both else batch["labels"]
             mean = criterion(outputs if both else outputs[0], labels)
-        return mean * (len(batch["input_ids"]) / counts.rows)
+        return mean * (len(batch["input_ids"]) / counts.labelled_rows)
     if kind == OWN:
         what = "The loss of a model of your own is not known."
         raise UserError(what, hint="Give a criterion, or --importance teacher and --label_loss 0.")
@@ -180,18 +198,18 @@ def label_loss(
         ends = [
             functional.cross_entropy(end.float(), to, reduction="sum") for end, to in zip(outputs, targets, strict=True)
         ]
-        return torch.stack(ends).mean() / counts.rows
+        return torch.stack(ends).mean() / counts.labelled_rows
     logits, labels = outputs[0].float(), batch["labels"]
     if kind == TOKENS:
         flat = functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum")
-        return flat / counts.labelled
+        return flat / (counts.labelled or 1.0)
     if kind == SINGLE:
-        return functional.cross_entropy(logits, labels, reduction="sum") / counts.rows
+        return functional.cross_entropy(logits, labels, reduction="sum") / counts.labelled_rows
     if kind == REGRESSION:
-        return (logits.flatten() - labels.float().flatten()).square().sum() / counts.rows
+        return (logits.flatten() - labels.float().flatten()).square().sum() / counts.labelled_rows
     return (
         functional.binary_cross_entropy_with_logits(logits, labels.float(), reduction="none").mean(-1).sum()
-        / counts.rows
+        / counts.labelled_rows
     )
 
 
@@ -217,7 +235,7 @@ def _own_outputs_loss(
     return torch.stack(losses).mean()
 
 
-ONE = Counts(1.0, 1.0, 1.0)
+ONE = Counts(1.0, 1.0, 1.0, 1.0)
 """What sums are divided by."""
 
 

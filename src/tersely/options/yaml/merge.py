@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from ...errors import UserError, nearest, wrong_option
 from ...strategy import Plan, parse_all
 from ..compress import CompressOptions
+from ..data import DataOptions
 from ..effects import touches, trains
 from ..flags import strategies, truth
 from ..option import options_of
@@ -91,7 +92,7 @@ def without_idle(
     """
     plans = _plans(config, typed)
     names = " or ".join(f"'{plan.name}'" for plan in plans)
-    options = options_of(kind)
+    options = {**options_of(DataOptions), **options_of(kind)}
     idle = {name: f"it is nothing to {names}" for name in config.settings if not touches(name, plans, options)}
     if not trains(plans):
         idle |= {name: f"{names} trains nothing" for name in config.settings if name in training}
