@@ -124,6 +124,13 @@ class ParentMaker:
         empty = Shape((0,) * len(full.layers), (0,) * len(full.layers), full.layers)
         return table.speedup(full, full), table.speedup(empty, full)
 
+    def full_shape(self) -> Shape | None:
+        """The shape of the user's model, where heads and neurons of it are pruned. Reads its weights."""
+        if not any(_has_widths(plan.steps) or PRUNE in plan.steps for plan in self.run.plans):
+            return None
+        model = self.origin.folder.load()
+        return shape_of(model, find(model))
+
     def tables(self) -> tuple[LatencyTable, ...]:
         """What was measured of the costs of layers."""
         makers = (maker for name, maker in vars(self).items() if name in ("_shots", "_cut_shots"))
