@@ -45,14 +45,14 @@ def facts(run: FinishedRun) -> list[Fact]:
     best, fp32 = run.chosen, run.fp32
     found = [_score(run)]
     if best.speed_by_batch:
-        each = [f"{n.times(best.speed)} × at {run.target}, which chose"] if best.speedup and run.target else []
-        each += [f"{n.times(speed.ratio)} × at {n.batch(size)}" for size, speed in best.speed_by_batch.items()]
+        target = f"at {run.target}, which chose" if best.speedup and run.target else ""
+        each = [f"{n.times(speed.ratio)} × at {n.batch(size)}" for size, speed in best.speed_by_batch.items()]
         threads = run.cpu.get("threads_of_timings")
         on = f"on {best.engine}, " if best.engine else ""
         against = f"{on}against the fastest FP32 engine"
         used = f"{threads} thread" if threads == 1 else f"{threads} threads"
         more = ("slower than FP32 here",) if (best.speed or 1) < 1 else ()
-        found.append(Fact("Times as fast", f"{n.times(best.speed)} ×", (*more, ", ".join(each), against, used)))
+        found.append(Fact("Times as fast", f"{n.times(best.speed)} ×", (*more, target, ", ".join(each), against, used)))
     if best.size and fp32.size:
         sizes = f"{n.megabytes(best.size)} MB loaded, FP32 {n.megabytes(fp32.size)} MB"
         share = f"{100 * best.size / fp32.size:.1f} % of FP32"

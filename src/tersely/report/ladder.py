@@ -19,8 +19,7 @@ def ladder(run: FinishedRun) -> ReportTable | None:
         return None
     at = f"at {run.target}" if run.target else "geometric mean over batch sizes"
     columns = [
-        Column("tried"),
-        Column("its best candidate", note="the chosen one, else the one with the least drop"),
+        Column("tried", note="with its best candidate: the chosen one, else the one with the least drop"),
         Column("× FP32", True, f"times as fast as the fastest FP32 engine, {at}"),
         Column("drop, 95 %", True, "points below FP32 on the same rows" if run.fraction else "below FP32"),
         *([] if run.scored else [Column("same answers %", True)]),
@@ -28,8 +27,9 @@ def ladder(run: FinishedRun) -> ReportTable | None:
         Column("minutes", True, "of all that was made and measured together"),
     ]
     lines = [line for rung in run.rungs for line in _rung_lines(run, rung)]
-    left_out = ["no time left", *[""] * (len(columns) - 2)]
-    return ReportTable(columns, [*lines, *[TableLine([title, *left_out], "left") for title in run.not_tried]])
+    blank = [""] * (len(columns) - 1)
+    lines += [TableLine([(title, "not tried: no time left"), *blank], "left") for title in run.not_tried]
+    return ReportTable(columns, lines)
 
 
 def ladder_summary(run: FinishedRun) -> str:
@@ -51,7 +51,7 @@ def _rung_lines(run: FinishedRun, rung: LadderRung) -> list[TableLine]:
     minutes = n.minutes(rung.minutes)
     if not groups:
         blank = [""] * (3 if run.scored else 4)
-        return [TableLine([rung.title, "nothing that was not there", *blank, minutes])]
+        return [TableLine([(rung.title, "nothing that was not there already"), *blank, minutes])]
     lines: list[TableLine] = []
     for group in groups.values():
         title = rung.title if len(groups) == 1 else _title(run, group[0])
@@ -62,10 +62,9 @@ def _rung_lines(run: FinishedRun, rung: LadderRung) -> list[TableLine]:
 def _line(run: FinishedRun, title: str, group: list[ModelResult], minutes: str) -> TableLine:
     model = min(group, key=lambda one: (one.name != run.best, _harm(one), -(one.speed or 0), one.name))
     chosen = model.name == run.best
-    others = n.count(len(group) - 1, "other", "others")
+    others = f" and {n.count(len(group) - 1, 'other', 'others')}" if len(group) > 1 else ""
     cells: list[Cell] = [
-        title,
-        (f"{model.name}{', chosen' if chosen else ''}", f"and {others}" if len(group) > 1 else ""),
+        (f"{title}{', chosen' if chosen else ''}", f"{model.name}{others}"),
         n.times(model.speed),
         (n.score(run, model.drop), n.interval(run, model.drop_interval)),
         *([] if run.scored else [n.percent(model.same_answer)]),

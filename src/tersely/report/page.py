@@ -60,7 +60,9 @@ def _answer(run: FinishedRun) -> Markup:
         )
         for fact in answer.facts(run)
     ]
-    stamps = [tag("li", line, class_="bad" if line.startswith("Not met") else None) for line in answer.stamps(run)]
+    stamps = [
+        tag("li", _unbroken(line), class_="bad" if line.startswith("Not met") else None) for line in answer.stamps(run)
+    ]
     return tag(
         "header",
         tag("p", tag("bdi", run.model), ", ", kind, class_="over"),
@@ -95,7 +97,7 @@ def _plot(run: FinishedRun) -> Markup:
         tag("div", narrow, class_="narrow"),
         tag("p", described(run, run.chosen), class_="detail", aria_live="polite"),
         tag("ul", *entries, class_="keys"),
-        tag("figcaption", says),
+        tag("figcaption", _unbroken(says)),
     )
     return _section("Score against speed" if run.scored else "Answers against speed", figure)
 
@@ -104,7 +106,8 @@ def _ladder(run: FinishedRun) -> Markup:
     table = ladder(run)
     if table is None:
         return Markup("")
-    return _section("What was tried", tag("div", html_table(table, ladder_summary(run)), class_="ladder"))
+    drawn = html_table(table, _unbroken(ladder_summary(run)))
+    return _section("What was tried", tag("div", drawn, class_="ladder"))
 
 
 def _shape(run: FinishedRun) -> Markup:

@@ -48,8 +48,7 @@ def shape_summary(run: FinishedRun) -> list[str]:
         found.append(
             f"Pruned without training for {shot.target:g} × ({was}), heads and neurons ranked by {shot.method}."
         )
-        if pruned.step:
-            found.append(f"Then trained {n.count(pruned.step, 'step', 'steps')}.")
+        found[-1] += f" Then trained {n.count(pruned.step, 'step', 'steps')}." if pruned.step else ""
     elif pruned.width is not None:
         found.append(f"Pruned by dynabert: width {pruned.width}, depth {pruned.depth}, trained.")
     return found

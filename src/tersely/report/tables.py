@@ -23,14 +23,14 @@ def candidates(run: FinishedRun) -> ReportTable:
         Column("model"),
         Column(f"{run.metric}, 95 %", True, unit or None),
         Column("drop, 95 %", True, f"{unit} below FP32 on the same rows; the interval is paired".strip()),
+        Column("× at target", True, f"times as fast as the fastest FP32 engine at {run.target}; this chooses"),
+        Column("why not chosen", words=True),
         Column("same answers %", True, "share of answers equal to FP32's"),
         Column("Δlogit", True, "mean |Δlogit|, the change of a logit against FP32"),
         Column("MB", True, "megabytes that are loaded"),
         Column("% of FP32", True, "its size"),
-        Column("× at target", True, f"times as fast as the fastest FP32 engine at {run.target}; this chooses"),
         *[Column(f"× at {n.batch(size)}", True, "times as fast as the fastest FP32 engine") for size in run.batches],
         Column("Pareto", note="not beaten in score, speed and size at once"),
-        Column("why not chosen"),
     ]
     ordered = sorted(run.candidates, key=lambda model: model.name != run.best)
     return ReportTable(columns, [_candidate_line(run, model) for model in (run.fp32, *ordered)])
@@ -41,19 +41,20 @@ def _candidate_line(run: FinishedRun, model: ModelResult) -> TableLine:
     chosen = not is_fp32 and model.name == run.best
     timed = {size: n.times(speed.ratio) for size, speed in model.speed_by_batch.items()}
     engine = ", ".join(dict.fromkeys(model.engine_by_batch.values())) if is_fp32 else model.engine
+    at_target = n.times(model.speedup.ratio) if model.speedup else "1.00" if is_fp32 and run.chosen.speedup else ""
     made = " on ".join(part for part in (model.strategy, engine) if part)
     cells: list[Cell] = [
         (f"{model.name}{', chosen' if chosen else ''}", made),
         ("not scored", "") if model.score is None else (n.score(run, model.score), n.interval(run, model.interval)),
         (n.score(run, model.drop), n.interval(run, model.drop_interval)),
+        at_target,
+        model.why_not or "",
         n.percent(model.same_answer),
         n.small(model.mean_abs_logit_change),
         n.megabytes(model.size) if model.size else "",
         f"{100 * model.size / run.fp32.size:.1f}" if model.size and run.fp32.size else "",
-        ("1.00" if is_fp32 else n.times(model.speedup.ratio if model.speedup else None)) if run.chosen.speedup else "",
         *["1.00" if is_fp32 else timed.get(size, "") for size in run.batches],
         "yes" if model.pareto else "",
-        model.why_not or "",
     ]
     return TableLine(cells, "fp32" if is_fp32 else "chosen" if chosen else None, None if is_fp32 else model.name)
 
@@ -70,7 +71,7 @@ def remarks(run: FinishedRun) -> list[str]:
 def _pruned(run: FinishedRun, model: PrunedModel) -> str:
     parts = []
     if (shot := model.shot) is not None:
-        parts.append(f"{n.times(shot.seen)} × in its first graph, {shot.target:g} × was aimed at; by {shot.method}")
+        parts.append(f"{n.times(shot.seen)} × when it was cut, for {shot.target:g} ×, by {shot.method}")
     if model.width is not None:
         parts.append(f"width {model.width}, depth {model.depth}")
     if model.torch_score is not None:
