@@ -42,17 +42,17 @@ class Wish:
 
 
 def place_limit(said: str | None, wish: Wish, circles: Sequence[Circle]) -> tuple[list[Markup], list[Box]]:
-    """The words on the line of the limit, at one of its ends where no model is, and the room that they take."""
+    """The words under or over the line of the limit, as far right as no model is, and the room that they take."""
     if said is None or wish.up is None:
         return [], []
     ground, wide = wish.ground, width(said)
-    tops = (wish.up + 2, wish.up - 2 - HIGH)
-    lefts = {"end": ground.right - GAP - wide, "start": ground.left + GAP}
-    boxes = [(Box(left, top, left + wide, top + HIGH), anchor) for top in tops for anchor, left in lefts.items()]
-    for box, anchor in boxes:
-        if ground.holds(box) and not any(box.meets(around(circle)) for circle in circles):
-            x = box.right if anchor == "end" else box.left
-            return [tag("text", said, x=x, y=box.bottom - 4, text_anchor=anchor)], [box]
+    right = ground.right - GAP
+    while right - wide > ground.left + GAP:
+        for top in (wish.up + 2, wish.up - 2 - HIGH):
+            box = Box(right - wide, top, right, top + HIGH)
+            if ground.holds(box) and not any(box.meets(around(circle)) for circle in circles):
+                return [tag("text", said, x=right, y=box.bottom - 4, text_anchor="end")], [box]
+        right -= HIGH
     return [], []
 
 
