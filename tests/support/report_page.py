@@ -124,6 +124,7 @@ def numbers(one: dict[str, Any], content: dict[str, Any]) -> list[str]:
     if one.get("same_answer") is not None:
         said.append(f"{100 * one['same_answer']:.2f}")
     said += [f"{speed['ratio']:.2f}" for speed in one.get("speed_by_batch", {}).values()]
+    said += [f"{one['speedup']['ratio']:.2f}"] if one.get("speedup") else []
     return said
 
 
@@ -145,6 +146,35 @@ def check_plot(drawing: Node, content: dict[str, Any]) -> None:
     points = {one.attributes["data-name"]: one for one in drawing.all("g", wanted="point")}
     models = {"FP32": content["fp32"], **{one["name"]: one for one in content["candidates"]}}
     assert points.keys() == models.keys()
+    speeds, values = ticks(drawing)
+    largest = max(one["size"] for one in models.values())
+    radii = {}
+    for name, point in points.items():
+        one = models[name]
+        trained = bool({"dynabert", "qat"} & set(one.get("strategy", "").split("+")))
+        x, y, radius = placed(point, trained)
+        ratios = [speed["ratio"] for speed in one.get("speed_by_batch", {}).values()] or [1.0]
+        speed = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        if one.get("speedup"):
+            speed = one["speedup"]["ratio"]
+        assert abs(x - along(speeds, speed)) < 1, name
+        value = one["score"] if content["fp32"]["score"] is not None else one.get("same_answer", 1.0)
+        shown = 100 * value if content.get("fraction", True) or content["fp32"]["score"] is None else value
+        assert abs(y - along(values, shown)) < 1, name
+        radii[name] = radius, one["size"]
+        assert ("trained" in point.attributes["class"]) == trained
+        assert name in point.attributes["aria-label"]
+        assert next(point.all("title")).text == point.attributes["aria-label"]
+        assert point.attributes["tabindex"] == "0"
+        chosen = name == content["best"]
+        assert ("chosen" in point.attributes["class"]) == chosen == bool(list(point.all("*", wanted="ring")))
+    top = max(radius for radius, _ in radii.values())
+    for radius, size in radii.values():
+        assert abs(radius - max(5.0, top * math.sqrt(size / largest))) < 0.2
+
+
+def ticks(drawing: Node) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
+    """Of both axes the places that bear a number, in pixels, with that number: speeds, then scores."""
     texts = list(next(drawing.all("g", wanted="grid")).all("text"))
     speeds = [
         (float(one.attributes["x"]), float(one.text.removesuffix(" ×"))) for one in texts if one.text.endswith(" ×")
@@ -154,26 +184,18 @@ def check_plot(drawing: Node, content: dict[str, Any]) -> None:
         for one in texts
         if one.attributes["text-anchor"] == "end"
     ]
-    largest = max(one["size"] for one in models.values())
-    radii = {}
-    for name, point in points.items():
-        one = models[name]
-        (dot,) = point.all("circle", wanted="dot")
-        ratios = [speed["ratio"] for speed in one.get("speed_by_batch", {}).values()] or [1.0]
-        speed = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        assert abs(float(dot.attributes["cx"]) - along(speeds, speed)) < 1, name
-        value = one["score"] if content["fp32"]["score"] is not None else one.get("same_answer", 1.0)
-        shown = 100 * value if content.get("fraction", True) or content["fp32"]["score"] is None else value
-        assert abs(float(dot.attributes["cy"]) - along(values, shown)) < 1, name
-        radii[name] = float(dot.attributes["r"]), one["size"]
-        assert name in point.attributes["aria-label"]
-        assert next(point.all("title")).text == point.attributes["aria-label"]
-        assert point.attributes["tabindex"] == "0"
-        chosen = name == content["best"]
-        assert ("chosen" in point.attributes["class"]) == chosen == bool(list(point.all("circle", wanted="ring")))
-    top = max(radius for radius, _ in radii.values())
-    for radius, size in radii.values():
-        assert abs(radius - max(5.0, top * math.sqrt(size / largest))) < 0.2
+    return speeds, values
+
+
+def placed(point: Node, trained: bool) -> tuple[float, float, float]:
+    """Middle of a point, and the radius of the circle of its area: models that were trained are squares."""
+    (dot,) = point.all("rect" if trained else "circle", wanted="dot")
+    if not trained:
+        x, y, radius = (float(dot.attributes[name]) for name in ("cx", "cy", "r"))
+        return x, y, radius
+    x, y, wide, high = (float(dot.attributes[name]) for name in ("x", "y", "width", "height"))
+    assert wide == high
+    return x + wide / 2, y + high / 2, wide / math.sqrt(math.pi)
 
 
 def along(ticks: list[tuple[float, float]], value: float) -> float:

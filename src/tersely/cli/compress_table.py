@@ -14,7 +14,10 @@ from ..engines.cpu import cpu
 from ..measure.benchmark import threads_text
 from ..measure.tables import interval, points
 from ..quant_map import REASONS
-from ..report import REPORTS
+from ..report import REPORTS, FinishedRun, read_run
+from ..report.answer import nothing_pruned
+from ..report.ladder import ladder, ladder_summary
+from ..report.markup import plain
 from . import console
 
 WIDTH = 100
@@ -32,6 +35,10 @@ def show(result: CompressionResult, output: Path) -> None:
     for one in result.candidates:
         if one.evaluation:
             _show_evaluation(one, result)
+    run = read_run(output)
+    _show_ladder(run)
+    for line in nothing_pruned(run):
+        print(line)
     best = result.best
     print(
         f"The artifact is {output / 'best'}: {_megabytes(best.size)} MB are loaded, {_megabytes(best.folder_size)} MB "
@@ -175,6 +182,19 @@ def _show_evaluation(one: Measured, result: CompressionResult) -> None:
     for threads, (before, after) in one.evaluation.items():
         rows.append([f"evaluation with {threads_text(int(threads))}, s", _seconds(before), _seconds(after)])
     console.table(f"{one.name}, before and after", ["", "FP32", "INT8"], rows)
+
+
+def _show_ladder(run: FinishedRun) -> None:
+    """What a search tried, in its order."""
+    table = ladder(run)
+    if table is None:
+        return
+    shown = table.shown()
+    tried = [line.cells[0] if isinstance(line.cells[0], str) else line.cells[0][0] for line in shown.lines]
+    rest = [list(map(plain, line.cells[1:])) for line in shown.lines]
+    left = [" (not tried: no time left)" if line.mark == "left" else "" for line in shown.lines]
+    rows = [[title + more, *cells] for title, more, cells in zip(tried, left, rest, strict=True)]
+    console.table(fill(ladder_summary(run), WIDTH), [column.name for column in shown.columns], rows)
 
 
 def _points(scored: Any) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from .. import tasks
 from ..errors import UserError, wrong_option
 from ..measure.benchmark import Setting
-from ..models.carve import locate, shape_of
+from ..models.carve import Shape, locate, shape_of
 from ..models.families import find
 from ..models.folder import NOTES, ModelFolder
 from ..options.compress import CompressOptions
@@ -131,6 +131,13 @@ class ParentMaker:
                     if target > most:
                         what = f"A speed-up of {target:g} cannot be reached: without any layer it is {most:.3g}."
                         raise UserError(what, hint="Ask for less.", option="target_speedup")
+
+    def full_shape(self) -> Shape | None:
+        """The shape of the user's model, where heads and neurons of it are pruned. Reads its weights."""
+        if not any(_has_widths(plan.steps) or PRUNE in plan.steps for plan in self.run.plans):
+            return None
+        model = self.origin.folder.load()
+        return shape_of(model, find(model))
 
     def tables(self) -> tuple[LatencyTable, ...]:
         """What was measured of the costs of layers."""

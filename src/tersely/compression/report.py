@@ -47,6 +47,7 @@ def as_json(result: CompressionResult) -> dict[str, Any]:
             "engine_by_batch": {str(batch): engine for batch, engine in fp32.engines.items()},
             "seconds_by_batch": {str(batch): seconds for batch, seconds in fp32.seconds.items()},
             "sha256": result.source.digest,
+            "shape": None if result.full_shape is None else result.full_shape.to_json(),
         },
         "best": result.best.name,
         "path": "best",

@@ -11,6 +11,7 @@ from ..errors import Failure
 from ..measure.benchmark import Setting
 from ..measure.score import Score
 from ..measure.tables import aligned, points
+from ..models.carve import Shape
 from ..prune.latency import LatencyTable
 from ..report import REPORTS
 from .choice import Choice, Measured
@@ -50,6 +51,8 @@ class CompressionResult:
     """Whether the drop is at most `max_drop`; True where none was asked for."""
     setting: Setting | None = None
     """What speed-ups are meant at; None where nothing was pruned to order."""
+    full_shape: Shape | None = None
+    """Heads and neurons of the user's model, where some were pruned; None where none were."""
     tables: tuple[LatencyTable, ...] = ()
     """What layers cost here, where something was."""
     rungs: tuple[Rung, ...] = ()

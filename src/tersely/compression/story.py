@@ -133,6 +133,7 @@ def _find_best(
         max_drop=limit,
         met=best.is_within(limit),
         setting=models.setting if prunes else None,
+        full_shape=models.full_shape(),
         tables=models.tables(),
         rungs=tuple(ladder.rungs),
         not_tried=tuple(ladder.not_tried),

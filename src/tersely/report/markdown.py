@@ -6,8 +6,10 @@ import re
 from collections.abc import Sequence
 
 from . import answer, tables
+from .ladder import ladder, ladder_summary
 from .markup import ReportTable, escape_markdown, markdown_table
 from .run import FinishedRun
+from .shape import shape_summary, shape_table
 
 MARK = "<!-- tersely report -->"
 SHOWN = 10
@@ -18,12 +20,17 @@ def markdown(run: FinishedRun) -> str:
     """The whole text. The same run gives the same bytes."""
     best = f"{escape_markdown(run.model)}: {escape_markdown(run.best)}"
     parts = [MARK, f"# {best}", f"**{escape_markdown(answer.headline(run))}**", _facts(run), _list(answer.stamps(run))]
+    if (table := ladder(run)) is not None:
+        parts += ["## What was tried", escape_markdown(ladder_summary(run)), markdown_table(table)]
     parts += ["## Candidates", markdown_table(tables.candidates(run))]
     parts += [escape_markdown(line) for line in (run.rule, *tables.remarks(run)) if line]
+    if (table := shape_table(run)) is not None:
+        said = [escape_markdown(line) for line in shape_summary(run)]
+        parts += ["## Shape of the chosen model", *said, markdown_table(table)]
     if run.layers:
         parts += ["## Layers", *_layers(run)]
-    if said := tables.changes_summary(run):
-        parts += ["## Rows whose answer changed", said]
+    if changes := tables.changes_summary(run):
+        parts += ["## Rows whose answer changed", changes]
         table = tables.changed(run)
         parts += [] if table is None else [markdown_table(table)]
     if (table := tables.confusion(run)) is not None:

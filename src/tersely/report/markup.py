@@ -56,16 +56,17 @@ _HIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u
 
 @dataclass(frozen=True)
 class Column:
-    """A heading; `right`: numbers, which stand right and sort as numbers; `note`: what it means."""
+    """A heading; `right`: numbers, which stand right and sort as numbers; `note`: what it means; `words`: sentences."""
 
     name: str
     right: bool = False
     note: str | None = None
+    words: bool = False
 
     @property
     def side(self) -> str | None:
         """Its CSS class."""
-        return "number" if self.right else None
+        return "number" if self.right else "words" if self.words else None
 
 
 Cell = str | tuple[str, str]

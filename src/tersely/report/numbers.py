@@ -34,6 +34,11 @@ def signless(text: str) -> str:
     return text.lstrip("-") if not text.strip("-0.") else text.replace("-", "−")
 
 
+def drop_limit(run: FinishedRun) -> str:
+    """How far the score may fall, with its unit; empty where nothing limits it."""
+    return "" if run.max_drop is None else f"{score(run, run.max_drop)}{' points' if run.fraction else ''}"
+
+
 def percent(share: float | None) -> str:
     """A share in percent, without the sign."""
     return "" if share is None or math.isnan(share) else f"{100 * share:.2f}"
@@ -51,6 +56,15 @@ def megabytes(size: int) -> str:
 def times(ratio: float | None) -> str:
     """A multiple, without the sign."""
     return "" if ratio is None else f"{ratio:.2f}"
+
+
+def minutes(value: float) -> str:
+    """Minutes, to a tenth.
+
+    >>> minutes(3.14), minutes(0.02)
+    ('3.1', '< 0.1')
+    """
+    return f"{value:.1f}" if value >= 0.05 else "< 0.1"
 
 
 def small(value: float | None) -> str:

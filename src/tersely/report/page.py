@@ -7,9 +7,12 @@ import hashlib
 from importlib.resources import files
 
 from . import answer, tables
+from .ladder import ladder, ladder_summary
 from .markup import Markup, html_table, join, tag
 from .plot import described, plot
 from .run import FinishedRun
+from .shape import shape_picture, shape_summary
+from .wish import wished
 
 GENERATOR = "tersely report"
 NAMES = "A name tells what was pruned, the calibrator with its number of rows, and whether embeddings are INT8 too."
@@ -19,6 +22,7 @@ KINDS_OF_POINTS = {
     "beaten": "beaten by another",
     "fp32": "FP32",
 }
+FORMS = ("untrained", "trained")
 SHOWN = 12
 """Layers whose harm is drawn; the others are in the table of all."""
 
@@ -27,7 +31,7 @@ def page(run: FinishedRun) -> str:
     """The whole page. The same run gives the same bytes."""
     style, script = _asset("style.css"), _asset("script.js")
     title = f"{run.model}: {run.best}"
-    sections = (_answer(run), _plot(run), _candidates(run), _layers(run), _changed(run), _confusion(run), _again(run))
+    drawn = (_answer, _plot, _ladder, _candidates, _shape, _layers, _changed, _confusion, _again)
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -40,7 +44,7 @@ def page(run: FinishedRun) -> str:
         tag("style", Markup(style)),
     )
     foot = tag("footer", f"Written by tersely {run.tersely_version} from result.json.")
-    body = tag("body", tag("main", join(*sections)), foot, tag("script", Markup(script)))
+    body = tag("body", tag("main", join(*[draw(run) for draw in drawn])), foot, tag("script", Markup(script)))
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
@@ -56,7 +60,9 @@ def _answer(run: FinishedRun) -> Markup:
         )
         for fact in answer.facts(run)
     ]
-    stamps = [tag("li", line, class_="bad" if line.startswith("Not met") else None) for line in answer.stamps(run)]
+    stamps = [
+        tag("li", _unbroken(line), class_="bad" if line.startswith("Not met") else None) for line in answer.stamps(run)
+    ]
     return tag(
         "header",
         tag("p", tag("bdi", run.model), ", ", kind, class_="over"),
@@ -76,9 +82,13 @@ def _plot(run: FinishedRun) -> Markup:
         for kind, what in KINDS_OF_POINTS.items()
         if kind in {"chosen", "fp32", *others}
     ]
+    if any(model.trained for model in run.candidates):
+        entries += [tag("li", tag("span", class_=f"key {kind}", aria_hidden="true"), kind) for kind in FORMS]
     whisker = "A whisker is the 95 % interval of the drop: where it crosses the dashed line, FP32's score, the rows do "
     whisker += "not tell the two apart. "
-    says = "Area is size; speed is the geometric mean over batch sizes. "
+    at_target = run.target is not None and run.chosen.speedup is not None
+    says = f"Area is size; speed is {f'at {run.target}' if at_target else 'the geometric mean over batch sizes'}. "
+    says += f"{wished(run)} "
     says += whisker if run.scored and any(model.drop_interval for model in run.candidates) else ""
     says += "The dotted line is the best to be had at each speed."
     figure = tag(
@@ -87,9 +97,25 @@ def _plot(run: FinishedRun) -> Markup:
         tag("div", narrow, class_="narrow"),
         tag("p", described(run, run.chosen), class_="detail", aria_live="polite"),
         tag("ul", *entries, class_="keys"),
-        tag("figcaption", says),
+        tag("figcaption", _unbroken(says)),
     )
     return _section("Score against speed" if run.scored else "Answers against speed", figure)
+
+
+def _ladder(run: FinishedRun) -> Markup:
+    table = ladder(run)
+    if table is None:
+        return Markup("")
+    drawn = html_table(table, _unbroken(ladder_summary(run)))
+    return _section("What was tried", tag("div", drawn, class_="ladder"))
+
+
+def _shape(run: FinishedRun) -> Markup:
+    picture = shape_picture(run)
+    if not picture:
+        return Markup("")
+    said = [tag("p", line) for line in shape_summary(run)]
+    return _section("Shape of the chosen model", *said, picture)
 
 
 def _candidates(run: FinishedRun) -> Markup:

@@ -1,24 +1,26 @@
-"""The Pareto plot as SVG: score against speed, each model a circle whose area is its size."""
+"""The Pareto plot as SVG: score against speed, the area of each model its size, and the wish as lines.
+
+A circle is a model with the weights as they came or as least squares left them, a square of equal area one that was
+trained.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import numbers as n
+from .labels import Box, place_labels
 from .markup import Markup, tag
 from .run import FinishedRun, ModelResult
+from .wish import Wish, limit_height, place_limit
 
-LEFT, RIGHT, TOP, BOTTOM = 58.0, 18.0, 18.0, 50.0
+LEFT, RIGHT, TOP, BOTTOM = 58.0, 18.0, 22.0, 50.0
 LARGEST = 26.0
 """Radius of the largest model."""
 SMALLEST = 5.0
 STEPS = (1, 2, 2.5, 5, 10)
-Circle = tuple[float, float, float, str]
-"""x, y, radius, name."""
-WIDE, HIGH, GAP = 7.2, 15.0, 6.0
-"""Pixels of a letter, of a line, and between a circle and its name."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,9 @@ def plot(run: FinishedRun, width: float, height: float) -> Markup:
     models = [run.fp32, *timed]
     heights = [value for model in models for value in _heights(run, model)]
     narrowest = 0.02 if run.fraction else 0.02 * max(abs(value) for value in heights) or 1.0
-    across = axis([_speed(run, model) for model in models], LEFT, width - RIGHT, narrowest=0.5)
+    limit = limit_height(run, heights, narrowest)
+    heights += [] if limit is None else [limit]
+    across = axis([*(_speed(run, model) for model in models), *run.wishes], LEFT, width - RIGHT, narrowest=0.5)
     up = axis(heights, height - BOTTOM, TOP, narrowest=narrowest)
     largest = max(model.size for model in models) or 1
     points = [_point(run, model, across, up, largest) for model in models]
@@ -51,14 +55,18 @@ def plot(run: FinishedRun, width: float, height: float) -> Markup:
     order = {"fp32": 0, "chosen": 1, "front": 2, "beaten": 3}
     ranked = sorted(points, key=lambda point: (order[point.kind], point.model.name))
     circles = [(point.x, point.y, point.radius + 4 * (point.kind == "chosen"), point.model.name) for point in ranked]
+    wish = Wish([across(value) for value in run.wishes], None if limit is None else up(limit), ground)
+    said = None if limit is None else f"{n.drop_limit(run)} below FP32"
+    limit_label, taken = place_limit(said, wish, circles)
     title = f"{_what(run)} against speed of {len(timed)} candidates and FP32"
     return tag(
         "svg",
         tag("title", title),
         tag("g", *_grid(run, across, up, ground), class_="grid", aria_hidden="true"),
+        tag("g", *wish.drawn(run.wishes), *limit_label, class_="wish", aria_hidden="true"),
         _front(points, ground),
         *[_drawn(run, point) for point in points],
-        tag("g", *place_labels(circles, ground), class_="names", aria_hidden="true"),
+        tag("g", *place_labels(circles, ground, taken), class_="names", aria_hidden="true"),
         viewBox=f"0 0 {width:g} {height:g}",
         width=width,
         height=height,
@@ -111,7 +119,8 @@ def _grid(run: FinishedRun, across: Axis, up: Axis, ground: Box) -> list[Markup]
         drawn.append(tag("line", x1=ground.left, x2=ground.right, y1=up(value), y2=up(value)))
         drawn.append(tag("text", f"{shown:g}".replace("-", "−"), x=ground.left - 8, y=up(value) + 4, text_anchor="end"))
     middle = (ground.left + ground.right) / 2
-    drawn.append(tag("text", "times as fast as FP32 →", x=middle, y=ground.bottom + 40, text_anchor="middle"))
+    at = f", {run.target}" if run.target and run.chosen.speedup and ground.right > 500 else ""
+    drawn.append(tag("text", f"times as fast as FP32{at} →", x=middle, y=ground.bottom + 40, text_anchor="middle"))
     better, centre = "" if run.sign > 0 else " (less is better)", (ground.top + ground.bottom) / 2
     turned = f"translate(13.0 {centre:g}) rotate(-90)"
     drawn.append(tag("text", f"{_what(run)}{better} →", text_anchor="middle", transform=turned))
@@ -139,12 +148,31 @@ def _drawn(run: FinishedRun, point: Point) -> Markup:
     inside = [tag("title", said)]
     if point.low is not None and point.high is not None:
         inside.append(tag("line", x1=point.x, x2=point.x, y1=point.low, y2=point.high, class_="whisker"))
+    form = _square if model.trained else _circle
     if point.kind == "chosen":
-        inside.append(tag("circle", cx=point.x, cy=point.y, r=point.radius + 4, class_="ring"))
-    inside.append(tag("circle", cx=point.x, cy=point.y, r=point.radius, class_="dot"))
+        inside.append(form(point, point.radius + 4, "ring"))
+    inside.append(form(point, point.radius, "dot"))
+    trained = " trained" if model.trained else ""
     return tag(
-        "g", *inside, class_=f"point {point.kind}", tabindex="0", role="img", aria_label=said, data_name=model.name
+        "g",
+        *inside,
+        class_=f"point {point.kind}{trained}",
+        tabindex="0",
+        role="img",
+        aria_label=said,
+        data_name=model.name,
     )
+
+
+def _circle(point: Point, radius: float, kind: str) -> Markup:
+    return tag("circle", cx=point.x, cy=point.y, r=radius, class_=kind)
+
+
+def _square(point: Point, radius: float, kind: str) -> Markup:
+    """A square as large as the circle."""
+    side = math.sqrt(math.pi) * radius
+    left, top = point.x - side / 2, point.y - side / 2
+    return tag("rect", x=left, y=top, width=side, height=side, class_=kind)
 
 
 def described(run: FinishedRun, model: ModelResult) -> str:
@@ -156,13 +184,17 @@ def described(run: FinishedRun, model: ModelResult) -> str:
         parts.append(f"drop {n.score(run, model.drop)}")
     if model.same_answer is not None:
         parts.append(f"{n.percent(model.same_answer)} % same answers")
+    if model.speedup is not None and run.target is not None:
+        parts.append(f"{n.times(model.speedup.ratio)} × at {run.target}")
     parts += [f"{n.times(speed.ratio)} × at {n.batch(size)}" for size, speed in model.speed_by_batch.items()]
     if model.size:
         parts.append(f"{n.megabytes(model.size)} MB")
     if model.why_not:
         parts.append(f"not chosen: {model.why_not}")
-    chosen = " (chosen)" if model is not run.fp32 and model.name == run.best else ""
-    return f"{model.name}{chosen}: {', '.join(parts)}"
+    marks = ["chosen"] if model is not run.fp32 and model.name == run.best else []
+    marks += ["trained"] if model.trained else []
+    marked = f" ({', '.join(marks)})" if marks else ""
+    return f"{model.name}{marked}: {', '.join(parts)}"
 
 
 @dataclass(frozen=True)
@@ -199,56 +231,3 @@ def axis(values: Sequence[float], start: float, end: float, *, narrowest: float)
     low, high = low - lacking, high + lacking
     more = 0.12 * (high - low)
     return Axis(low - more, high + more, start, end)
-
-
-@dataclass(frozen=True)
-class Box:
-    """A rectangle; `top` is less than `bottom`."""
-
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-    def meets(self, other: Box) -> bool:
-        """Whether the two share a point.
-
-        >>> Box(0, 0, 2, 2).meets(Box(1, 1, 3, 3)), Box(0, 0, 1, 1).meets(Box(2, 2, 3, 3))
-        (True, False)
-        """
-        apart = self.right < other.left or other.right < self.left or self.bottom < other.top or other.bottom < self.top
-        return not apart
-
-    def holds(self, other: Box) -> bool:
-        """Whether the other lies inside."""
-        across = self.left <= other.left and other.right <= self.right
-        return across and self.top <= other.top and other.bottom <= self.bottom
-
-
-def place_labels(circles: Sequence[Circle], ground: Box) -> list[Markup]:
-    """Names beside their circles, as far as they fit without lying on each other, the first circles' first."""
-    taken = [Box(x - r, y - r, x + r, y + r) for x, y, r, _ in circles]
-    placed = []
-    for place, (x, y, r, name) in enumerate(circles):
-        others = taken[:place] + taken[place + 1 :]
-        for box, anchor in _tries(x, y, r, width(name)):
-            if ground.holds(box) and not any(box.meets(other) for other in others):
-                at = {"start": box.left, "end": box.right, "middle": (box.left + box.right) / 2}[anchor]
-                placed.append(tag("text", name, x=at, y=box.bottom - 4, text_anchor=anchor))
-                taken.append(box)
-                break
-    return placed
-
-
-def _tries(x: float, y: float, r: float, wide: float) -> Iterator[tuple[Box, str]]:
-    """Right, left, above and below of a circle."""
-    right, left = x + r + GAP, x - r - GAP
-    yield Box(right, y - HIGH / 2, right + wide, y + HIGH / 2), "start"
-    yield Box(left - wide, y - HIGH / 2, left, y + HIGH / 2), "end"
-    for top in (y - r - GAP - HIGH, y + r + GAP):
-        yield Box(x - wide / 2, top, x + wide / 2, top + HIGH), "middle"
-
-
-def width(text: str) -> float:
-    """Pixels that a text takes, about: Chinese characters are twice as wide."""
-    return sum(2 * WIDE if ord(letter) > 0x2E7F else WIDE for letter in text)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError, existing, fill
+from ..strategy import TRAINED
 
 RESULT = "result.json"
 
@@ -22,11 +23,25 @@ class Speed:
 
 
 @dataclass(frozen=True)
+class LayerSizes:
+    """Heads and FFN neurons of each layer, and which layers of the user's model these are."""
+
+    heads: tuple[int, ...]
+    ffn: tuple[int, ...]
+    layers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class ModelResult:
-    """FP32 or a candidate, and what was measured of it. None: not measured."""
+    """FP32 or a candidate, and what was measured of it. None: not measured.
+
+    `model`: which of the pruned models it was made of; None: the user's own. `speedup`: at the setting of `--target_…`.
+    `shape`: of FP32 alone, where something of it was pruned.
+    """
 
     name: str = "FP32"
     strategy: str = ""
+    model: str | None = None
     engine: str = ""
     emulated: bool = False
     score: float | None = None
@@ -40,15 +55,78 @@ class ModelResult:
     memory_mb: float | None = None
     speed_by_batch: Mapping[str, Speed] = field(default_factory=dict)
     engine_by_batch: Mapping[str, str] = field(default_factory=dict)
+    speedup: Speed | None = None
+    shape: LayerSizes | None = None
     pareto: bool = False
     why_not: str | None = None
     sha256: str = ""
 
     @property
     def speed(self) -> float | None:
-        """What choosing goes by: the geometric mean over batch sizes."""
+        """What choosing goes by: the speed-up at the target's setting, else the geometric mean over batch sizes."""
+        if self.speedup is not None:
+            return self.speedup.ratio
         ratios = [speed.ratio for speed in self.speed_by_batch.values()]
         return math.prod(ratios) ** (1 / len(ratios)) if ratios else None
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The steps of its strategy."""
+        return tuple(self.strategy.split("+"))
+
+    @property
+    def trained(self) -> bool:
+        """Whether one of its steps trains."""
+        return any(step in TRAINED for step in self.steps)
+
+
+@dataclass(frozen=True)
+class OneShotResult:
+    """What pruning without training says of a model: the speed-up asked for, by the latency table and measured."""
+
+    target: float
+    method: str
+    change: float
+    expected: float
+    seen: float
+
+
+@dataclass(frozen=True)
+class PrunedModel:
+    """A model that pruning made of the user's. `width`, `depth`, `torch_score`, `step`: where it was trained."""
+
+    name: str
+    width: str | None = None
+    depth: str | None = None
+    torch_score: float | None = None
+    step: int | None = None
+    shape: LayerSizes | None = None
+    shot: OneShotResult | None = None
+    vocabulary: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TargetSetting:
+    """What speed-ups are meant at. `missed`: by candidate the speed-up asked for and the one measured."""
+
+    batch: int
+    length: int
+    threads: int
+    missed: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """In words."""
+        threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
+        return f"batch {self.batch}, length {self.length}, {threads}"
+
+
+@dataclass(frozen=True)
+class LadderRung:
+    """Strategies that were tried together, the candidates that came of them, and the minutes it took."""
+
+    title: str
+    names: tuple[str, ...]
+    minutes: float
 
 
 @dataclass(frozen=True)
@@ -125,7 +203,11 @@ class FinishedRun:
     rule: str = ""
     max_drop: float | None = None
     met_max_drop: bool = True
-    pruned: tuple[Mapping[str, Any], ...] = ()
+    target: TargetSetting | None = None
+    rungs: tuple[LadderRung, ...] = ()
+    not_tried: tuple[str, ...] = ()
+    latency_tables: tuple[Mapping[str, Any], ...] = ()
+    pruned: tuple[PrunedModel, ...] = ()
     same: Mapping[str, str] = field(default_factory=dict)
     screened_out: tuple[Mapping[str, Any], ...] = ()
     layers: tuple[LayerResult, ...] = ()
@@ -140,6 +222,36 @@ class FinishedRun:
     def chosen(self) -> ModelResult:
         """The best candidate."""
         return next(model for model in self.candidates if model.name == self.best)
+
+    @property
+    def chosen_pruned(self) -> PrunedModel | None:
+        """The pruned model that the best candidate was made of; None: the user's own."""
+        return self.pruned_of(self.chosen)
+
+    def pruned_of(self, model: ModelResult) -> PrunedModel | None:
+        """The pruned model that a candidate was made of."""
+        return next((one for one in self.pruned if one.name == model.model), None)
+
+    @property
+    def wishes(self) -> tuple[float, ...]:
+        """The speed-ups of `--target_speedup`."""
+        asked = self._options.get("target_speedup")
+        return tuple(float(one) for one in asked if isinstance(one, (int, float))) if isinstance(asked, list) else ()
+
+    @property
+    def by_itself(self) -> bool:
+        """Whether `auto` chose what to try."""
+        return "auto" in (self._options.get("strategy") or ())
+
+    @property
+    def limit_by(self) -> str:
+        """Who set the limit of the drop: the option, or `auto`, which looks for a point at most."""
+        return "auto's limit" if self._options and self._options.get("max_drop") is None else "--max_drop"
+
+    @property
+    def _options(self) -> Mapping[str, Any]:
+        found = self.settings.get("options")
+        return found if isinstance(found, Mapping) else {}
 
     @property
     def scored(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from . import numbers as n
 from .markup import Cell, Column, ReportTable, TableLine
-from .run import FinishedRun, LayerResult, ModelResult, Row
+from .run import FinishedRun, LayerResult, ModelResult, PrunedModel, Row
 
 KINDS = {"layer": ("layer", "layers"), "table": ("table", "tables"), "product": ("product", "products of attention")}
 VERDICTS = {"worse": "worse", "better": "better", "neither": "no better, no worse"}
@@ -23,13 +23,14 @@ def candidates(run: FinishedRun) -> ReportTable:
         Column("model"),
         Column(f"{run.metric}, 95 %", True, unit or None),
         Column("drop, 95 %", True, f"{unit} below FP32 on the same rows; the interval is paired".strip()),
+        Column("× at target", True, f"times as fast as the fastest FP32 engine at {run.target}; this chooses"),
+        Column("why not chosen", words=True),
         Column("same answers %", True, "share of answers equal to FP32's"),
         Column("Δlogit", True, "mean |Δlogit|, the change of a logit against FP32"),
         Column("MB", True, "megabytes that are loaded"),
         Column("% of FP32", True, "its size"),
         *[Column(f"× at {n.batch(size)}", True, "times as fast as the fastest FP32 engine") for size in run.batches],
         Column("Pareto", note="not beaten in score, speed and size at once"),
-        Column("why not chosen"),
     ]
     ordered = sorted(run.candidates, key=lambda model: model.name != run.best)
     return ReportTable(columns, [_candidate_line(run, model) for model in (run.fp32, *ordered)])
@@ -40,18 +41,20 @@ def _candidate_line(run: FinishedRun, model: ModelResult) -> TableLine:
     chosen = not is_fp32 and model.name == run.best
     timed = {size: n.times(speed.ratio) for size, speed in model.speed_by_batch.items()}
     engine = ", ".join(dict.fromkeys(model.engine_by_batch.values())) if is_fp32 else model.engine
+    at_target = n.times(model.speedup.ratio) if model.speedup else "1.00" if is_fp32 and run.chosen.speedup else ""
     made = " on ".join(part for part in (model.strategy, engine) if part)
     cells: list[Cell] = [
         (f"{model.name}{', chosen' if chosen else ''}", made),
         ("not scored", "") if model.score is None else (n.score(run, model.score), n.interval(run, model.interval)),
         (n.score(run, model.drop), n.interval(run, model.drop_interval)),
+        at_target,
+        model.why_not or "",
         n.percent(model.same_answer),
         n.small(model.mean_abs_logit_change),
         n.megabytes(model.size) if model.size else "",
         f"{100 * model.size / run.fp32.size:.1f}" if model.size and run.fp32.size else "",
         *["1.00" if is_fp32 else timed.get(size, "") for size in run.batches],
         "yes" if model.pareto else "",
-        model.why_not or "",
     ]
     return TableLine(cells, "fp32" if is_fp32 else "chosen" if chosen else None, None if is_fp32 else model.name)
 
@@ -65,16 +68,17 @@ def remarks(run: FinishedRun) -> list[str]:
     return said + [_pruned(run, model) for model in run.pruned]
 
 
-def _pruned(run: FinishedRun, model: Mapping[str, Any]) -> str:
+def _pruned(run: FinishedRun, model: PrunedModel) -> str:
     parts = []
-    if model.get("width") is not None:
-        parts.append(f"width {model['width']}, depth {model.get('depth')}")
-    if isinstance(model.get("torch_score"), float):
-        parts.append(f"{run.metric} {n.score(run, model['torch_score'])} in torch at step {model.get('step')}")
-    cut = _mapping(model.get("vocabulary"))
-    if "tokens_after" in cut:
-        parts.append(f"{cut['tokens_after']:,} of {cut.get('tokens_before'):,} tokens")
-    return f"Pruned model {model.get('name')}: {'; '.join(parts)}."
+    if (shot := model.shot) is not None:
+        parts.append(f"{n.times(shot.seen)} × when it was cut, for {shot.target:g} ×, by {shot.method}")
+    if model.width is not None:
+        parts.append(f"width {model.width}, depth {model.depth}")
+    if model.torch_score is not None:
+        parts.append(f"{run.metric} {n.score(run, model.torch_score)} in torch at step {model.step}")
+    if "tokens_after" in model.vocabulary:
+        parts.append(f"{model.vocabulary['tokens_after']:,} of {model.vocabulary.get('tokens_before'):,} tokens")
+    return f"Pruned model {model.name}: {'; '.join(parts)}."
 
 
 def layers_summary(run: FinishedRun) -> list[str]:
