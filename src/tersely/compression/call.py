@@ -199,7 +199,7 @@ def compress(
             none.
         sensitivity: Report what each layer in INT8 costs. For qat, ptq. Default: false.
         max_drop: Largest drop of the score, a fraction; exit code 1 if it cannot be met.
-        max_minutes: Auto: minutes that the whole run may take; the best so far is the result.
+        max_minutes: Minutes that the whole run may take; the best so far is the result.
         prefer: What decides among candidates whose score holds: speed, score, fidelity or size. Default: speed.
         origin_metric: Score that the FP32 model must have, a fraction, or the run stops.
         origin_tolerance: How far off origin_metric it may be. Default: 0.05.

@@ -144,7 +144,7 @@ class OptionFields(TrainingArguments):  # type: ignore[misc]
     max_drop: float | None = field(default=None, metadata=HELP["max_drop"])
     """Largest drop of the score, a fraction; exit code 1 if it cannot be met."""
     max_minutes: float | None = field(default=None, metadata=HELP["max_minutes"])
-    """Auto: minutes that the whole run may take; the best so far is the result."""
+    """Minutes that the whole run may take; the best so far is the result."""
     prefer: Literal["speed", "score", "fidelity", "size"] = field(default="speed", metadata=HELP["prefer"])
     """What decides among candidates whose score holds: speed, score, fidelity or size. Default: speed."""
     origin_metric: float | None = field(default=None, metadata=HELP["origin_metric"])
