@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..data.rows import Rows
 from ..options.compress import CompressOptions
 from ..options.data import DataOptions
-from ..options.flags import typed_options
+from ..options.option import typed_options
 from ..options.yaml import Config
 from ..tasks.options import TaskOptions
 from . import arguments as flags

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from ..options.compress import OPTIONS
-from ..options.flags import read_words
+from ..options.option import read_words
 from ..options.yaml import Asker, Flags, Setting, as_words, beside, read_config, which_config, without_idle
 from .arguments import Parser
 from .training_arguments import read_more, training_names
