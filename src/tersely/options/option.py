@@ -39,20 +39,20 @@ METAVARS = {str: "TEXT", int: "INT", float: "FLOAT", bool: "true|false", Fractio
 class Option:
     """One option, as its field declares it.
 
-    `type`: what a read value is; a `Literal` has closed choices, a tuple is a list. `read`: makes a value of what a
-    command line, a file or Python gives, or refuses it. `steps`: the steps that it has an effect on (none: on all of
-    them), and `idle`: the value that is true of all other steps anyway. `default_text`: the default in words.
+    `type`: what a read value is; a `Literal` has closed choices, a tuple is a list. `own_reader`: what reads it, where
+    the type, with `least` for whole numbers, does not say that. `steps`: the steps that it has an effect on (none: on
+    all of them), and `idle`: the value that is true of all other steps anyway. `default_text`: the default in words.
     """
 
     name: str
     type: Any
     default: Any
     what: str
-    read: Reader
+    own_reader: Reader | None = None
+    least: int | None = None
     steps: tuple[str, ...] = ()
     idle: Any = None
     default_text: str = ""
-    own_reader: bool = False
 
     @property
     def help(self) -> str:
@@ -74,6 +74,15 @@ class Option:
     def kind(self) -> Any:
         """The plain type that a value has as a word: `str`, `int`, `float`, `bool` or `Fraction`."""
         return str if typing.get_origin(self.element) in (*UNIONS, Literal) else self.element
+
+    @property
+    def read(self) -> Reader:
+        """What makes a value of what a command line, a file or Python gives, or refuses it; made when it is needed."""
+        if self.own_reader is not None:
+            return self.own_reader
+        if typing.get_origin(self.element) is Literal:
+            return one_of(*typing.get_args(self.element))
+        return {bool: yes_or_no, int: whole(self.least), float: number()}.get(self.element, text)
 
     def value(self, unread: Any) -> Any:
         """Read a value; None stands for itself where it is the default."""
@@ -103,19 +112,9 @@ def _options_of(kind: Any) -> Mapping[str, Option]:
 
 def _option(field: Any, hint: Any) -> Option:
     declared = dict(field.metadata)
-    default_text = "" if field.default is None else shown(field.default)
-    default_text, least = declared.pop("default_text", default_text), declared.pop("least", None)
-    what = declared.pop("help").removesuffix(f" ({default_text})")
-    own = "read" in declared
-    found = Option(field.name, hint, field.default, what, declared.pop("read", text), own_reader=own, **declared)
-    return dataclasses.replace(found, default_text=default_text, read=found.read if own else _reader(found, least))
-
-
-def _reader(option: Option, least: int | None) -> Reader:
-    """What reads an option that says no more than its type."""
-    if typing.get_origin(option.element) is Literal:
-        return one_of(*typing.get_args(option.element))
-    return {bool: yes_or_no, int: whole(least), float: number()}.get(option.element, text)
+    default_text = declared.pop("default_text", "" if field.default is None else shown(field.default))
+    what, own = declared.pop("help").removesuffix(f" ({default_text})"), declared.pop("read", None)
+    return Option(field.name, hint, field.default, what, own, default_text=default_text, **declared)
 
 
 def shown(value: Any) -> str:
