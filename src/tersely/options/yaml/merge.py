@@ -14,8 +14,7 @@ from ...errors import UserError, nearest, wrong_option
 from ...strategy import Plan, parse_all
 from ..compress import CompressOptions
 from ..effects import touches, trains
-from ..option import strategies, truth
-from ..option import options_of
+from ..option import options_of, strategies, truth
 from .document import Config, Setting
 
 INSTEAD: dict[str, tuple[str, ...]] = {
