@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from ..errors import UserError, fill, nearest
-from .encoder import Encoder
+from .encoder import Encoder, Feature
 from .own import Own
 from .question_answering import QuestionAnswering
 from .sequence_classification import SequenceClassification
-from .task import Columns, Facts, Feature, Input, InputError, Task
+from .task import Columns, Facts, Input, InputError, Task
 from .token_classification import TokenClassification
 
 TASKS: dict[str, type[Task]] = {

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ..data.rows import Rows
 from . import metrics
-from .encoder import Encoder
+from .encoder import Encoder, Feature, Logits, softmax
 from .metrics import Metric
-from .task import IGNORED, Columns, Facts, Feature, Input, InputError, Logits, Loss, softmax
+from .task import IGNORED, Columns, Facts, Input, InputError, Loss
 from .wire import Wire
 from .wire.token_classification import SPLIT, TagsWire
 from .words import first_tokens, windows, word_spans
