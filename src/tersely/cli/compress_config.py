@@ -6,7 +6,7 @@ from functools import partial
 
 from ..options.compress import OPTIONS
 from ..options.option import read_words
-from ..options.yaml import Asker, Flags, Setting, as_words, beside, read_config, which_config, without_idle
+from ..options.yaml import Asker, FileOption, Flags, as_words, beside, read_config, which_config, without_idle
 from .arguments import Parser
 from .training_arguments import read_more, training_names
 
@@ -45,7 +45,7 @@ def put_config(parser: Parser, words: list[str]) -> list[str]:
     return [*apart.places, *as_words(config, flags), *options]
 
 
-def _check(parser: Parser, setting: Setting) -> None:
+def _check(parser: Parser, setting: FileOption) -> None:
     """Say what is wrong with a value while its place in the file is known."""
     name, words = setting.option, setting.words
     if name in OPTIONS:
