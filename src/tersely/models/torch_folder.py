@@ -34,10 +34,7 @@ def load_module(folder: str | Path, *, head: str | None = None, kind: Any = None
         try:
             config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
             kind = kind or getattr(transformers, f"AutoModelFor{_head(config, head, folder)}")
-            module, report = model_class(kind, config).from_pretrained(
-                folder, config=config, dtype=torch.float32, local_files_only=True, trust_remote_code=False,
-                weights_only=True, output_loading_info=True,
-            )  # fmt: skip
+            module, report = with_weights(kind, config, folder)
         except UserError:
             raise
         except Exception as error:  # transformers, safetensors and torch.load each raise kinds of their own
@@ -49,6 +46,14 @@ def load_module(folder: str | Path, *, head: str | None = None, kind: Any = None
         raise UserError(what, where=str(folder), hint=hint)
     check_finite(module, str(folder))
     return module.eval()
+
+
+def with_weights(kind: Any, config: Any, folder: str | Path | None, **more: Any) -> tuple[Any, dict[str, Any]]:
+    """A model of a class of transformers, carved where its config says so, in FP32; and what its loading reports."""
+    return model_class(kind, config).from_pretrained(  # type: ignore[no-any-return]
+        folder, config=config, dtype=torch.float32, local_files_only=True, trust_remote_code=False,
+        weights_only=True, output_loading_info=True, **more,
+    )  # fmt: skip
 
 
 def cannot_load(what: str, folder: str | Path, error: Exception) -> UserError:
