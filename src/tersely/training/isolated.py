@@ -15,6 +15,7 @@ from accelerate.state import AcceleratorState, GradientState, PartialState
 from transformers.utils import logging as transformers_logging
 
 States = dict[Any, dict[str, Any]]
+ENVIRONMENT = ("ACCELERATE_MIXED_PRECISION", "ACCELERATE_USE_CPU")
 
 
 @contextmanager
@@ -24,7 +25,7 @@ def isolated() -> Iterator[None]:
     threads, verbosity = torch.get_num_threads(), transformers_logging.get_verbosity()
     bars = transformers_logging.is_progress_bar_enabled()
     accelerate_level = logging.getLogger("accelerate").level
-    environment = {name: os.environ.get(name) for name in ("ACCELERATE_MIXED_PRECISION", "ACCELERATE_USE_CPU")}
+    environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
     singletons = states()
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
@@ -39,11 +40,9 @@ def isolated() -> Iterator[None]:
         if bars:
             transformers_logging.enable_progress_bar()
         logging.getLogger("accelerate").setLevel(accelerate_level)
-        for name, value in environment.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in ENVIRONMENT:
+            os.environ.pop(name, None)
+        os.environ.update(environment)
         put_states(singletons)
 
 
