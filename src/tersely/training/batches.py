@@ -40,17 +40,17 @@ class Collator:
         features: list[Feature] = [row["feature"] for row in rows]
         arrays = {name: array for name, array in pad(features, self.pad_id).items() if name in self.inputs}
         batch = {name: torch.from_numpy(np.asarray(array)) for name, array in arrays.items()}
-        longest = max(len(feature) for feature in features)
-        for name in rows[0]:
-            if name == "feature":
-                continue
+        for name in (name for name in rows[0] if name != "feature"):
             values = [np.asarray(row[name]) for row in rows]
-            if all(value.ndim and len(value) == len(feature) for value, feature in zip(values, features, strict=True)):
-                fill = IGNORED if values[0].dtype == np.int64 else 0
-                values = [_filled(value, longest, fill) for value in values]
-            batch[name] = torch.from_numpy(np.stack(values))
+            fill = IGNORED if values[0].dtype == np.int64 else 0
+            pairs = zip(values, features, strict=True)
+            per_token = all(value.ndim and len(value) == len(feature) for value, feature in pairs)
+            batch[name] = torch.from_numpy(stacked(values, fill) if per_token else np.stack(values))
         return batch
 
 
-def _filled(value: NDArray[Any], longest: int, fill: int) -> NDArray[Any]:
-    return np.pad(value, [(0, longest - len(value)), *[(0, 0)] * (value.ndim - 1)], constant_values=fill)
+def stacked(rows: Sequence[NDArray[Any]], fill: int) -> NDArray[Any]:
+    """Rows [length, …] as one array, filled up along their first axis where lengths differ."""
+    longest = max(len(row) for row in rows)
+    wide = [[(0, longest - len(row)), *[(0, 0)] * (row.ndim - 1)] for row in rows]
+    return np.stack([np.pad(row, pads, constant_values=fill) for row, pads in zip(rows, wide, strict=True)])
