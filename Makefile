@@ -4,8 +4,9 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.tersely
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
-# One thread a worker: two workers with two threads each would fight over two cores.
-PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest --no-loadscope-reorder
+# One thread a worker: two workers with two threads each would fight over two cores. Where a test asks torch for more,
+# they sleep while they wait for each other: a thread that spins holds the core that the other one needs.
+PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest --no-loadscope-reorder
 
 .PHONY: demo test test-all check fmt lint type docs site wheel release-notes clean
 

@@ -52,7 +52,9 @@ def grid(graph: Path, ids: Ids) -> None:
 def grid_ranges(graph: Path, ids: Ids) -> None:
     """Only the ranges of that grid, which is what ONNX Runtime's calibrators give: no smoothing, no weights."""
     proto = plain_graph(graph, first_position=True)
-    settle_ranges(proto, find_targets(proto), samples_of(ids, grid_sets(ids)), tuple(CALIBRATORS), {})
+    settle_ranges(
+        proto, find_targets(proto), samples_of(ids, grid_sets(ids)), PtqSettings(algo_list=tuple(CALIBRATORS)), {}
+    )
 
 
 def samples_of(ids: Ids, sets: dict[str, int]) -> Samples:

@@ -10,6 +10,7 @@ or a lone module directly under tersely/; it changes where caller and callee lie
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -28,7 +29,7 @@ from typing import Any
 import tersely
 from tersely.cli import main
 
-HOUSE = str(Path(tersely.__file__).parent) + os.sep
+HOUSE = str(Path(tersely.__file__).resolve().parent) + os.sep
 IMPORTING = "<frozen importlib"
 
 
@@ -47,8 +48,8 @@ class Walk:
         if name.startswith(IMPORTING):
             step = {"call": 1, "return": -1}.get(event, 0)
             self._here.imports = getattr(self._here, "imports", 0) + step
-        elif event == "call" and self.is_on and name.startswith(HOUSE) and not getattr(self._here, "imports", 0):
-            self._count(_caller(frame), name.removeprefix(HOUSE))
+        elif event == "call" and self.is_on and not getattr(self._here, "imports", 0) and (file := of_house(name)):
+            self._count(_caller(frame), file)
 
     def _count(self, caller: str, file: str) -> None:
         if caller != file:
@@ -86,12 +87,23 @@ def room(file: str) -> str:
     return Path(file).parts[0].removesuffix(".py")
 
 
+@functools.cache
+def of_house(name: str) -> str:
+    """A file of the package by its path under tersely/; "" for any other, such as this one by `../../docs/walk.py`."""
+    if name.startswith("<"):  # code without a file
+        return ""
+    path = os.path.realpath(name)
+    return path.removeprefix(HOUSE) if path.startswith(HOUSE) else ""
+
+
 def _caller(frame: FrameType) -> str:
     """The nearest file of the package among the callers; "" where there is none."""
     caller = frame.f_back
-    while caller is not None and not caller.f_code.co_filename.startswith(HOUSE):
+    while caller is not None:
+        if file := of_house(caller.f_code.co_filename):
+            return file
         caller = caller.f_back
-    return caller.f_code.co_filename.removeprefix(HOUSE) if caller else ""
+    return ""
 
 
 @contextlib.contextmanager

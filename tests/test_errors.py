@@ -14,7 +14,7 @@ import pytest
 import tersely
 from tersely.errors import UserError, wrong_option
 from tersely.options.compress import CompressOptions
-from tersely.options.yaml import Config, Setting
+from tersely.options.yaml import Config, FileOption
 from tersely.tasks import InputError, Own, QuestionAnswering, SequenceClassification, Task, TokenClassification
 from tersely.tasks.options import TaskOptions
 
@@ -93,7 +93,7 @@ def test_errors_that_name_an_option_carry_its_name() -> None:
     ],
 )
 def test_a_file_is_blamed_for_the_option_that_it_set(kind: type, given: dict[str, object], option: str) -> None:
-    settings = {name: Setting(name, ("x",), f"a.yml:7, {name}", name) for name in (option, "seed")}
+    settings = {name: FileOption(name, ("x",), f"a.yml:7, {name}", name) for name in (option, "seed")}
     with pytest.raises(UserError) as caught, Config("a.yml", settings).blamed():
         kind(**given)
     assert str(caught.value).startswith(f"a.yml:7, {option}: ")

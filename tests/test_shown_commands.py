@@ -10,7 +10,7 @@ import pytest
 
 from tersely.cli import COMMANDS, parser_of
 from tersely.cli.training_arguments import training_names
-from tersely.options.flags import underscored
+from tersely.options.option import underscored
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -45,5 +46,5 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> int:
     """Parts of sixteen rows."""
-    monkeypatch.setattr("tersely.bulk.read_parts.ROWS", 16)
+    monkeypatch.setattr(importlib.import_module("tersely.data.read"), "ROWS", 16)  # not the function of that name
     return 16

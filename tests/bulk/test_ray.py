@@ -15,8 +15,9 @@ import tiny_artifacts
 from bulk_rows import records
 from commands import Tersely
 from tersely import runtime
-from tersely.bulk import Job, Part, answered, answerer
+from tersely.bulk import Job, answered, answerer
 from tersely.bulk.ray_workers import RayActors
+from tersely.data import Part
 
 Artifact = Callable[[str], Path]
 pytestmark = pytest.mark.long

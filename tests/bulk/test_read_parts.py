@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import tiny_artifacts
 from bulk_rows import records
-from tersely.bulk import RowFile
-from tersely.data import read
+from tersely.data import RowFile, read
 from tersely.errors import Failure, UserError
 from tersely.tasks import Columns
 
 TASK = tiny_artifacts.TASKS["text"]
-NONE = Columns()
+READER = partial(TASK.read, columns=Columns(), labelled=False)
 
 
 def jsonl(path: Path, rows: list[dict[str, str]]) -> Path:
@@ -25,10 +25,10 @@ def jsonl(path: Path, rows: list[dict[str, str]]) -> Path:
 
 def test_parts_are_the_file_in_its_order(tmp_path: Path, small_parts: int) -> None:
     file = jsonl(tmp_path / "rows.jsonl", records("text", 50))
-    rows = RowFile.checked(file, TASK, NONE)
+    rows = RowFile.checked(file, READER)
     parts = list(rows)
     assert (rows.rows, [len(part.examples) for part in parts]) == (50, [16, 16, 16, 2])
-    assert [one for part in parts for one in part.examples] == TASK.read(read(file), NONE, labelled=False)
+    assert [example for part in parts for example in part.examples] == READER(read(file))
     assert parts[1].where == f"{file}:17-32"
 
 
@@ -39,9 +39,9 @@ def test_column_that_a_later_part_brings_counts_for_all(tmp_path: Path, small_pa
         row["text_pair"] = "late"
     file = jsonl(tmp_path / "rows.jsonl", rows)
     with pytest.raises(UserError) as at_once:
-        TASK.read(read(file), NONE, labelled=False)
+        READER(read(file))
     with pytest.raises(UserError) as in_parts:
-        RowFile.checked(file, TASK, NONE)
+        RowFile.checked(file, READER)
     assert str(in_parts.value) == str(at_once.value)
     assert f"{file}:1:" in str(in_parts.value)
 
@@ -50,13 +50,13 @@ def test_column_of_no_matter_may_come_late(tmp_path: Path, small_parts: int) -> 
     rows = records("text", 50)
     rows[39]["note"] = "late"
     file = jsonl(tmp_path / "rows.jsonl", rows)
-    found = [one for part in RowFile.checked(file, TASK, NONE) for one in part.examples]
-    assert found == TASK.read(read(file), NONE, labelled=False)
+    found = [example for part in RowFile.checked(file, READER) for example in part.examples]
+    assert found == READER(read(file))
 
 
 def test_file_that_changes_while_it_is_read_is_told(tmp_path: Path, small_parts: int) -> None:
     file = jsonl(tmp_path / "rows.jsonl", records("text", 50))
-    rows = RowFile.checked(file, TASK, NONE)
+    rows = RowFile.checked(file, READER)
     jsonl(file, records("text", 51))
     with pytest.raises(Failure, match="The file changed while it was read: it had 50 rows, now 51"):
         list(rows)

@@ -16,7 +16,8 @@ import tiny_artifacts
 from bulk_rows import records
 from commands import Tersely
 from tersely import runtime
-from tersely.bulk import Job, Part, Processes, answered, answerer
+from tersely.bulk import Job, Processes, answered, answerer
+from tersely.data import Part
 from tersely.errors import Failure, UserError
 
 Artifact = Callable[[str], Path]

@@ -11,7 +11,7 @@ import pytest
 from commands import Tersely
 from compressible import Place
 from tersely.cli import parser_of
-from tersely.cli.compress_config import put_config
+from tersely.cli.compress import prepare
 from tersely.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("short_timings")
@@ -25,7 +25,7 @@ def understood(tmp_path: Path) -> Any:
         file = tmp_path / "config.yml"
         file.write_text(text)
         parser, _ = parser_of("compress")
-        arguments, rest = parser.parse_known_args(put_config(parser, ["--config", str(file), *words]))
+        arguments, rest = parser.parse_known_args(prepare(parser, ["--config", str(file), *words]))
         seen = {name: value for name, value in vars(arguments).items() if value is not None}
         return seen, rest, arguments.config_file.notes()
 
@@ -67,7 +67,7 @@ def test_lists_that_are_typed_stand_in_the_place_of_the_files(understood: Any) -
 def test_aliases_of_automatic_compression_work(tmp_path: Path) -> None:
     (tmp_path / "a.yml").write_text("Global: {model_dir: m}\nTransformerPrune: {pruned_ratio: 0.25}")
     parser, _ = parser_of("compress")
-    words = put_config(parser, ["--config_path", str(tmp_path / "a.yml"), "--save_dir", "out"])
+    words = prepare(parser, ["--config_path", str(tmp_path / "a.yml"), "--save_dir", "out"])
     arguments, _ = parser.parse_known_args(words)
     assert (arguments.model_name_or_path, arguments.output_dir) == ("m", "out")
     assert (arguments.width_mult_list, arguments.strategy) == (["3/4"], [["dynabert"]])

@@ -9,7 +9,7 @@ import pytest
 
 from commands import Tersely
 from tersely.cli import arguments, parser_of
-from tersely.cli.compress_config import put_config
+from tersely.cli.compress import prepare
 
 MORE: dict[str, list[str]] = {
     "compress": ["--output_dir", "out", "--strategy", "ptq", "--seed", "1"],
@@ -127,7 +127,7 @@ def test_model_that_is_typed_wins_over_the_files(shape: str, tmp_path: Path) -> 
     ):
         parser, _ = parser_of("compress")
         words = ["--config", str(tmp_path / "a.yml"), "--output_dir", "out", *words]
-        parsed, rest = parser.parse_known_args(put_config(parser, words))
+        parsed, rest = parser.parse_known_args(prepare(parser, words))
         assert arguments.model(parsed) == model
         assert parsed.algo_list == ["mse", "KL"]
         assert "--neftune_noise_alpha=0.8" in rest
@@ -146,5 +146,5 @@ def test_a_file_may_say_overwrite_by_both_names(name: str, tmp_path: Path) -> No
     for value, meant in (("true", True), ("false", False)):
         (tmp_path / "a.yml").write_text(f"{name}: {value}\noutput_dir: out\n")
         parser, _ = parser_of("compress")
-        parsed, _ = parser.parse_known_args(put_config(parser, ["--config", str(tmp_path / "a.yml")]))
+        parsed, _ = parser.parse_known_args(prepare(parser, ["--config", str(tmp_path / "a.yml")]))
         assert parsed.overwrite is meant

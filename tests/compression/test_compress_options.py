@@ -14,7 +14,7 @@ from tersely.cli.arguments import Parser
 from tersely.errors import UserError
 from tersely.options.compress import OPTIONS, CompressOptions
 from tersely.options.effects import check, check_training, resolve
-from tersely.options.flags import add_options, typed_options
+from tersely.options.option import add_options, typed_options
 from tersely.quantize.calibrators import CALIBRATORS, Hist
 from tersely.strategy import parse_all
 

@@ -19,7 +19,7 @@ from commands import Tersely
 from live import folder
 from tersely import PdArgumentParser, runtime
 from tersely.cli import main, parser_of
-from tersely.cli.compress_config import put_config
+from tersely.cli.compress import prepare
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -222,7 +222,7 @@ AUTOMATIC = {
 def understood(*words: str) -> list[str]:
     """What a command line for `tersely compress` has that is left over."""
     parser, _ = parser_of("compress")
-    return parser.parse_known_args(put_config(parser, list(words)))[1]
+    return parser.parse_known_args(prepare(parser, list(words)))[1]
 
 
 @pytest.mark.parametrize("file", sorted(path.name for path in (EXAMPLES / "auto_compression/configs").iterdir()))
@@ -230,7 +230,7 @@ def test_automatic_config_asks_for_its_strategy(file: str) -> None:
     strategy, dataset = AUTOMATIC[file]
     parser, _ = parser_of("compress")
     path = str(EXAMPLES / "auto_compression/configs" / file)
-    arguments, _ = parser.parse_known_args(put_config(parser, ["--config_path", path, "--save_dir", "out"]))
+    arguments, _ = parser.parse_known_args(prepare(parser, ["--config_path", path, "--save_dir", "out"]))
     assert arguments.strategy == [[strategy]]
     assert arguments.dataset == dataset
     assert arguments.max_seq_length == 128

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tersely.measure.fidelity import mean_abs_logit_change, same_answer
+from tersely.measure.score import mean_abs_logit_change, same_answer
 
 RANDOM = np.random.default_rng(0)
 

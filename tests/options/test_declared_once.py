@@ -19,8 +19,7 @@ from tersely.errors import UserError
 from tersely.options.compress import OPTIONS, CompressOptions
 from tersely.options.data import DataOptions
 from tersely.options.effects import check
-from tersely.options.flags import add_options, typed_options
-from tersely.options.option import option, options_of
+from tersely.options.option import add_options, option, options_of, typed_options
 from tersely.options.readers import number
 from tersely.options.training import TrainingOptions
 from tersely.options.yaml import Asker, Flags, as_words, read_config, without_idle

@@ -148,8 +148,8 @@ def test_without_inputs_nothing_changes(size: float) -> None:
 def test_channels_are_kept_only_where_rows_held_out_agree() -> None:
     # Held-out inputs that do not go with each other: there nothing beats nearest rounding, save in a few channels.
     other = moments(*(RANDOM.normal(size=(20000, INPUTS)).astype(np.float32),) * 2)
-    learned = adaround(WEIGHT, NEAREST, LEARNT["second"], LEARNT["cross"], steps=30)
-    kept = better_rounding(WEIGHT, NEAREST, LEARNT, other, steps=30)
+    learned = adaround(WEIGHT, NEAREST, LEARNT["second"], LEARNT["cross"])
+    kept = better_rounding(WEIGHT, NEAREST, LEARNT, other)
     errors = [
         reconstruction_error(WEIGHT, integers, NEAREST.scales, **other)
         for integers in (learned, kept.integers, NEAREST.integers)
@@ -160,7 +160,7 @@ def test_channels_are_kept_only_where_rows_held_out_agree() -> None:
 
 
 def test_better_rounding_is_at_least_as_good_as_both() -> None:
-    better = better_rounding(WEIGHT, NEAREST, LEARNT, HELD_OUT, steps=100)
+    better = better_rounding(WEIGHT, NEAREST, LEARNT, HELD_OUT)
     assert better.scales is NEAREST.scales
     assert better.integers.dtype == np.int8
     assert unsafe_pairs(better.integers) == 0

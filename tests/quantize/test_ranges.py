@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,14 @@ from reference import Counter, changed, make_features, tokens_of, torch_inputs
 
 from tersely.quant_map import Range
 from tersely.quantize.calibrators import CALIBRATORS, find, range_of
-from tersely.quantize.ptq import settle_ranges
+from tersely.quantize.ptq import PtqSettings, settle_ranges
 from tersely.quantize.samples import Samples
 from tersely.quantize.statistics import Statistics
 from tersely.quantize.targets import find_targets
 
 FEATURES = make_features(32, seed=3)
 SETS = {"4_1": 4, "4_2": 8, "4_None": 32}
-ABS_MAX = ("abs_max",)
+ABS_MAX = PtqSettings(algo_list=("abs_max",))
 
 
 def samples(sets: Any = SETS, features: Any = FEATURES, **options: Any) -> Samples:
@@ -34,7 +35,7 @@ def test_whole_grid_comes_from_one_pass(small: Any) -> None:
     proto, module = small()
     targets = find_targets(proto)
     counter = Counter()
-    found = settle_ranges(proto, targets, samples(), list(CALIBRATORS), {}, progress=counter)
+    found = settle_ranges(proto, targets, samples(), PtqSettings(algo_list=tuple(CALIBRATORS)), {}, progress=counter)
     assert counter.counts == {"calibrate": len(FEATURES)}
     assert list(found) == [(algo, name) for name in SETS for algo in CALIBRATORS]
     rows = torch_inputs(module, FEATURES)
@@ -87,7 +88,8 @@ def test_moving_average_is_that_of_the_reference(small: Any) -> None:
     targets = find_targets(proto)
     rows = torch_inputs(module, FEATURES)
     batches = {"3_3": [3, 6, 8], "2_1": [2]}
-    found = settle_ranges(proto, targets, samples({"3_3": 8, "2_1": 2}, batches=batches), ABS_MAX, {}, moving_rate=0.8)
+    settings = replace(ABS_MAX, moving_rate=0.8)
+    found = settle_ranges(proto, targets, samples({"3_3": 8, "2_1": 2}, batches=batches), settings, {})
     for group in targets.groups:
         weight = next(iter(group.reads))
         a, b, c = (
@@ -108,8 +110,9 @@ def test_moving_average_is_that_of_the_reference(small: Any) -> None:
 def test_moving_average_of_one_batch_is_the_plain_range(small: Any) -> None:
     proto = small().proto
     targets = find_targets(proto)
-    plain = settle_ranges(proto, targets, samples({"n": 20}), ["mse", "avg"], {})
-    moving = settle_ranges(proto, targets, samples({"n": 20}, batches={"n": [20]}), ["mse", "avg"], {})
+    settings = PtqSettings(algo_list=("mse", "avg"))
+    plain = settle_ranges(proto, targets, samples({"n": 20}), settings, {})
+    moving = settle_ranges(proto, targets, samples({"n": 20}, batches={"n": [20]}), settings, {})
     assert moving == plain
 
 

@@ -23,8 +23,8 @@ from tersely.deploy.from_model import write_artifact
 from tersely.measure.score import score
 from tersely.models.folder import open_folder
 from tersely.tasks import TASKS, Columns, Facts, Feature, Input, metrics
+from tersely.tasks.encoder import softmax
 from tersely.tasks.options import TaskOptions
-from tersely.tasks.task import softmax
 from tersely.tasks.wire import OutputTensor, closed
 
 PAIRS = list(pairwise(SENTENCES))

@@ -11,7 +11,7 @@ from models import FAMILIES, SENTENCES
 from tersely.data.rows import Rows
 from tersely.errors import UserError
 from tersely.tasks import Columns, TokenClassification, from_json, to_json
-from tersely.tasks.words import windows, word_spans
+from tersely.tasks.token_classification import windows, word_spans
 
 LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 TASK = TokenClassification(LABELS, max_seq_length=64)

@@ -1,17 +1,13 @@
 """Bulk prediction: files larger than memory, in parts, by one runtime or by many."""
 
 from .ray_workers import ray_actors
-from .read_parts import LineRows, Part, RowFile
 from .run import Job, answer_file, answerer, fingerprint, one_by_one
 from .teamwork import Processes, answered
 from .write_parts import format_of
 
 __all__ = [
     "Job",
-    "LineRows",
-    "Part",
     "Processes",
-    "RowFile",
     "answer_file",
     "answered",
     "answerer",

@@ -16,9 +16,9 @@ from typing import Any
 from .. import __version__
 from .. import artifact as artifacts
 from ..atomic import atomic_folder
+from ..data import Part
 from ..errors import Failure, UserError, missing_package
 from ..runtime.choose import cache_folder, writing_cache
-from .read_parts import Part
 from .run import Answerer, Job
 from .teamwork import Event, result_of
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from .. import __version__, runtime
 from ..artifact import MANIFEST, is_artifact, sha256
+from ..data import LineRows, Part, RowFile
 from ..progress import SILENT, Progress
 from ..runtime import Predictor
 from ..tasks import Task, to_json
-from .read_parts import LineRows, Part, RowFile
 from .unfinished import Unfinished
 from .write_parts import FORMATS
 

@@ -18,8 +18,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
 
+from ..data import Part
 from ..errors import Failure, UserError
-from .read_parts import Part
 from .run import Answerer, Job
 
 TRIES = 3

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import BinaryIO
 
 from ..atomic import atomic_file, lock
+from ..data import Part
 from ..errors import Failure, UserError
-from .read_parts import Part
 from .write_parts import AnswerFormat, Columns
 
 NAME = re.compile(r"(\d{9})-[0-9a-f]{32}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from .. import __version__
 from ..errors import Failure, UserError, missing_package, nearest
-from ..options.flags import underscored
+from ..options.option import underscored
 from ..processes import together
 
 if TYPE_CHECKING:

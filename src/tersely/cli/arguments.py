@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from ..data import Rows, find_split, locate, read, read_dataset
 from ..errors import UserError, existing, nearest, refuse_idle, wrong_option
 from ..options.data import DataOptions
-from ..options.flags import add_options, take, truth
+from ..options.option import add_options, take, truth
 from ..tasks import Columns
 from ..tasks.options import TaskOptions
 

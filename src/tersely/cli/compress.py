@@ -8,27 +8,39 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..data import Rows, texts_of
+from ..data import texts_of
+from ..data.rows import Rows
 from ..errors import existing
-from ..options.compress import CompressOptions
+from ..options.compress import OPTIONS, CompressOptions
 from ..options.data import DataOptions
-from ..options.flags import typed_options
-from ..options.yaml import Config
+from ..options.option import read_words, typed_options
+from ..options.yaml import Asker, Config, FileOption, Flags, as_words, beside, read_config, which_config, without_idle
 from ..tasks.options import TaskOptions
 from . import arguments as flags
 from . import console
-from .compress_config import IDLE, put_config
-from .training_arguments import add_training_options, take_training_options
+from .arguments import Parser
+from .training_arguments import add_training_options, read_more, take_training_options, training_names
 
 if TYPE_CHECKING:
     from ..compression.request import Request
 
 TAKES_MORE = True
 """Options that are not declared here are handed to transformers, for strategies that train."""
-prepare = put_config
-"""Words that were typed go through here before they are parsed."""
 ACCEPTED = ("do_lower_case", "overwrite_cache")
 """Flags of PaddleNLP's scripts that mean nothing here; one is told so."""
+SCRIPTS = "scripts read it; the command always compresses"
+IDLE = {
+    **dict.fromkeys(("do_train", "do_eval", "do_predict", "do_compress", "do_export"), SCRIPTS),
+    **dict.fromkeys(("eval_steps", "minimum_eval_times"), "widths are scored every save_steps steps"),
+    "do_lower_case": "the model's tokenizer says so itself",
+    "overwrite_cache": "nothing is cached",
+    "preprocessing_num_workers": "rows are read in one go",
+    "export_model_dir": "results go to output_dir",
+    "remove_unused_columns": "columns are named with --text_column and the like",
+    "dynamic_max_length": "batches are as long as their longest row",
+}
+"""Keys that PaddleNLP's files and scripts have, with what to say of them."""
+NOT_IN_FILES = {"config", "help", "debug", "json"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +59,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_training_options(parser, "how dynabert and qat train", without={"seed"}, helps={})
     flags.add_options(parser, DataOptions)
     flags.add_options(parser, TaskOptions)
+
+
+def prepare(parser: Parser, words: list[str]) -> list[str]:
+    """Put what the file says in front of the options typed; the parser remembers the file, for messages and notes."""
+    typed = which_config(words, type(parser))
+    if typed.config is None:
+        return words
+    flags = Flags(parser, partial(_check_setting, parser))
+    training = training_names()
+    names = {name[2:]: action.dest for action in parser._actions for name in action.option_strings}
+    taken = {option for option in names.values() if option not in NOT_IN_FILES}
+    aliases = {name: option for name, option in names.items() if name != option and option in taken}
+    asker = Asker(sorted({*taken, *training}), IDLE, typed.dataset, typed.task, aliases=aliases)
+    apart = parser.take_apart(words)
+    options = [*apart.known, *apart.unknown]
+    model = ["--model_name_or_path"] if apart.places else []  # typed as a word of its own
+    config = beside(read_config(typed.config, asker), [*model, *options], flags)
+    config = without_idle(config, typed.strategy, set(training) - OPTIONS.keys() - {"output_dir"})
+    parser.set_defaults(config_file=config)
+    return [*apart.places, *as_words(config, flags), *options]
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -111,3 +143,12 @@ def _reader(data: DataOptions, split: str) -> Callable[[], Rows] | None:
     if data.dataset is not None and not named and split == "test":
         return None
     return flags.reader(data, split, may_lack=split == "train")
+
+
+def _check_setting(parser: Parser, setting: FileOption) -> None:
+    """Say what is wrong with a value while its place in the file is known."""
+    name, words = setting.option, setting.words
+    if name in OPTIONS:
+        read_words(OPTIONS[name], words)
+    elif f"--{name}" not in parser._option_string_actions:
+        read_more([f"--{name}", *words], ())

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 from .. import artifact as artifacts
 from .. import bulk, runtime
 from ..bulk.run import Answering
+from ..data import LineRows, RowFile
 from ..deploy.systems import SPELLINGS, Opener, opener, split_engine
 from ..engines.cpu import cpu
 from ..errors import UserError, existing, wrong_option
@@ -114,14 +115,16 @@ def _predictor(arguments: argparse.Namespace, open_system: Opener) -> Predictor:
     return system.predictor.with_batch_size(arguments.batch_size)
 
 
-def _rows(arguments: argparse.Namespace, data: DataOptions, task: Task) -> bulk.RowFile | bulk.LineRows:
-    if arguments.file:
-        return bulk.RowFile.checked(arguments.file, task, flags.columns(data), data.header)
-    return bulk.LineRows(_lines(sys.stdin), partial(_example, task))
+def _rows(arguments: argparse.Namespace, data: DataOptions, task: Task) -> RowFile | LineRows:
+    return _row_file(arguments, data, task) if arguments.file else LineRows(_lines(sys.stdin), partial(_example, task))
+
+
+def _row_file(arguments: argparse.Namespace, data: DataOptions, task: Task) -> RowFile:
+    return RowFile.checked(arguments.file, partial(task.read, columns=flags.columns(data), labelled=False), data.header)
 
 
 def _from_file(arguments: argparse.Namespace, data: DataOptions, predictor: Predictor) -> Iterator[dict[str, Any]]:
-    rows = bulk.RowFile.checked(arguments.file, predictor.task, flags.columns(data), data.header)
+    rows = _row_file(arguments, data, predictor.task)
     with shown(True).track("predict", rows.rows) as advance:
         for part in rows:
             yield from (answer.as_json() for answer in predictor.answers(part.examples))
@@ -131,7 +134,7 @@ def _from_file(arguments: argparse.Namespace, data: DataOptions, predictor: Pred
 def _from_lines(predictor: Predictor) -> Iterator[dict[str, Any]]:
     """Answer as lines come: at once on a terminal, in parts from a pipe."""
     if not sys.stdin.isatty():
-        for part in bulk.LineRows(_lines(sys.stdin), partial(_example, predictor.task)):
+        for part in LineRows(_lines(sys.stdin), partial(_example, predictor.task)):
             yield from (answer.as_json() for answer in predictor.answers(part.examples))
         return
     shown(True).say("Type a text a line; end with Ctrl-D.")

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ..errors import UserError, nearest
-from ..options.flags import add_options, typed_options
+from ..options.option import add_options, typed_options
 from ..options.training import TrainingOptions
 
 USUAL = TrainingOptions.__dataclass_fields__

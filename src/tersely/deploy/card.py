@@ -23,6 +23,8 @@ HUB_METRICS = {
     "spearman": "spearmanr",
 }
 """Metrics that the Hub knows by another name."""
+FROM_PARENT = ("language", "license", "license_name", "license_link", "base_model")
+"""Entries of a card that a model has from the one that it was made of."""
 OTHER_TOOLS = "other tools (TensorRT, and others that want s8 with zero point 0)"
 DYNAMIC = (
     "The ranges of inputs are taken from each batch as it runs. An answer may therefore depend, a little, on the rows "
@@ -94,13 +96,7 @@ def front_matter(metadata: Mapping[str, Any]) -> str:
 
 def origin_metadata(provenance: Provenance) -> dict[str, Any]:
     """What a card takes over from its parent's."""
-    return {
-        "language": list(provenance.language),
-        "license": provenance.license,
-        "license_name": provenance.license_name,
-        "license_link": provenance.license_link,
-        "base_model": provenance.base_model,
-    }
+    return {name: getattr(provenance, name) for name in FROM_PARENT}
 
 
 def score_metadata(name: str, task: str, score: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -130,7 +126,7 @@ def _metadata(name: str, manifest: Manifest) -> dict[str, Any]:
         "base_model_relation": "quantized" if is_int8 and origin["base_model"] else None,
         "library_name": "tersely",
         "pipeline_tag": facts_of(manifest.task["name"]).pipeline_tag,
-        "datasets": list(manifest.provenance.datasets),
+        "datasets": manifest.provenance.datasets,
         "tags": [tag for tag, is_so in tags.items() if is_so],
         **score_metadata(name, manifest.task["name"], manifest.score),
     }

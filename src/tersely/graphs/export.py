@@ -6,7 +6,7 @@ import logging
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -196,16 +196,12 @@ class _Flat(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep the exporter's remarks (packages it does not need, constants it did not fold) from the user."""
-    levels = {name: logging.getLogger(name).level for name in _LOGGERS}
-    for name in levels:
-        logging.getLogger(name).setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
+    with warnings.catch_warnings(), ExitStack() as restored:
+        warnings.simplefilter("ignore")
+        for logger in map(logging.getLogger, _LOGGERS):
+            restored.callback(logger.setLevel, logger.level)
+            logger.setLevel(logging.ERROR)
+        yield
 
 
 def _write_checked(proto: Any, destination: Path, module: nn.Module, batches: Sequence[Batch]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from .wiring import givers, initializers, input_name, readers, reads, setting
 
 SMALLEST = 64
 """Rows that a table must have to be worth integers: segments (2) and relative-position buckets (32) have fewer."""
+_MATMULS = {"MatMul", "Gemm"}
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class _Graph:
 
     def layer(self, node: Any) -> LinearLayer | None:
         weight = self.tensors.get(input_name(node, 1))
-        if node.domain or node.op_type not in {"MatMul", "Gemm"} or weight is None or not _is_matrix(weight):
+        if node.domain or node.op_type not in _MATMULS or weight is None or not _is_matrix(weight):
             return None
         transposed = node.op_type == "Gemm" and bool(setting(node, "transB", 0))
         rows, columns = weight.dims
@@ -142,31 +143,30 @@ class _Graph:
 
     def matmuls_before(self, softmax: Any) -> Iterator[Any]:
         """Going back from a Softmax, through masks, scales and reshapes, the first matmuls."""
-        waiting, seen = list(reads(softmax)), set()
-        while waiting:
-            name = waiting.pop()
-            node = self._givers.get(name)
-            if node is None or name in seen:
-                continue
-            seen.add(name)
-            if node.op_type in {"MatMul", "Gemm"}:
-                yield node
-            else:
-                waiting += reads(node)
+        givers = {name: [node] for name, node in self._givers.items()}
+        return (node for node, _ in _first_matmuls(reads(softmax), givers, reads))
 
     def matmuls_after(self, softmax: Any) -> Iterator[Any]:
         """Going on from a Softmax the first matmuls that have it on their left."""
-        waiting, seen = list(softmax.output), set()
-        while waiting:
-            name = waiting.pop()
-            if name in seen:
-                continue
-            seen.add(name)
-            for node in self._readers.get(name, []):
-                if node.op_type not in {"MatMul", "Gemm"}:
-                    waiting += node.output
-                elif input_name(node, 0) == name:
-                    yield node
+        found = _first_matmuls(softmax.output, self._readers, lambda node: node.output)
+        return (node for node, value in found if input_name(node, 0) == value)
+
+
+def _first_matmuls(
+    values: Iterable[str], nodes: Mapping[str, list[Any]], onward: Callable[[Any], Iterable[str]]
+) -> Iterator[tuple[Any, str]]:
+    """The first matmuls on all ways from these values, each with the value that led to it."""
+    waiting, seen = list(values), set()
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        for node in nodes.get(name, []):
+            if node.op_type in _MATMULS:
+                yield node, name
+            else:
+                waiting += onward(node)
 
 
 def _is_matrix(tensor: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
 from ..errors import UserError
 from ..quant_map import Floats, QuantMap, Range
-from .layers import find_tables
+from .layers import EmbeddingTable, LinearLayer, Product, find_tables
 from .wiring import Names, drop_unread, givers, refill, walk
 
 MICROSOFT = "com.microsoft"
@@ -79,12 +79,7 @@ def node(kind: str, inputs: Sequence[str], output: str, *, domain: str = "", **a
     return helper.make_node(kind, list(inputs), [output], name=f"{output}/{kind}", domain=domain, **attributes)
 
 
-class _Named(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-_Found = TypeVar("_Found", bound=_Named)
+_Found = TypeVar("_Found", LinearLayer, Product, EmbeddingTable)
 _Held = TypeVar("_Held")
 
 

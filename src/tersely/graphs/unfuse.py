@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper, parser
 
 from .unfuse_attention import RULES as ATTENTION
-from .wiring import Names, givers, initializers, input_name, opset_of, readers, reads, refill, setting
+from .wiring import Names, givers, initializers, input_name, leading_to, opset_of, readers, reads, refill, setting
 
 Rule = Callable[[Any, "NodeWriter"], "list[Any] | None"]
 """A fused node to the nodes that stand for it; None if this one must stay."""
@@ -154,12 +154,8 @@ class NodeWriter:
         Only those nodes are looked at: inference over a whole model copies all its weights.
         """
         graph = self._proto.graph
-        needed: set[str] = {value}
-        nodes: list[Any] = []
-        for node in reversed(graph.node):
-            if needed & set(node.output):
-                nodes.insert(0, node)
-                needed |= reads(node)
+        nodes = leading_to(graph, [value])
+        needed = {value}.union(*map(reads, nodes))
         held = [self.initializers[name] for name in sorted(needed) if name in self.initializers]
         wanted = onnx.ValueInfoProto(name=value)
         part = helper.make_graph(nodes, "part", list(graph.input), [wanted], initializer=held)

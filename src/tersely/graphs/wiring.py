@@ -78,15 +78,19 @@ def rename(graph: Any, new: Mapping[str, str]) -> None:
                 node.input[position] = new[name]
 
 
-def drop_dead(graph: Any) -> None:
-    """Take out the nodes that no output needs."""
-    needed = {value.name for value in graph.output}
-    kept = []
+def leading_to(graph: Any, values: Iterable[str]) -> list[Any]:
+    """The nodes that these values need, in order."""
+    needed, found = set(values), []
     for node in reversed(graph.node):
         if needed & set(node.output):
-            kept.append(node)
+            found.append(node)
             needed |= reads(node)
-    refill(graph.node, kept[::-1])
+    return found[::-1]
+
+
+def drop_dead(graph: Any) -> None:
+    """Take out the nodes that no output needs."""
+    refill(graph.node, leading_to(graph, (value.name for value in graph.output)))
 
 
 def put_in_order(graph: Any) -> None:

@@ -31,13 +31,8 @@ def load_model(folder: str | Path, model_class: Any = None) -> Any:
         from .torch_folder import load_module
     except ImportError:
         raise missing_package("torch", "loading a torch model", "compress") from None
-    if not is_dynamic(folder):
+    if not (folder / MANIFEST).is_file():
         return load_module(folder, kind=model_class)
     if model_class is not None:
         raise UserError("A model with INT8 layers names its class itself.", where=str(folder), hint="Leave it out.")
     return read_dynamic(folder)
-
-
-def is_dynamic(folder: str | Path) -> bool:
-    """Whether `write_dynamic` wrote this folder; imports no torch to tell."""
-    return (Path(folder) / MANIFEST).is_file()

@@ -17,9 +17,8 @@ from torch import nn
 from ..artifact import sha256
 from ..errors import UserError, fill
 from ..tasks import task_of_class
-from .carve.model import model_class
 from .load import MANIFEST
-from .torch_folder import quiet_transformers
+from .torch_folder import quiet_transformers, with_weights
 
 FORMAT_VERSION = 1
 WEIGHTS = "model_quantized.safetensors"
@@ -70,10 +69,7 @@ def _build(folder: Path, architecture: str, tensors: Mapping[str, Any]) -> Any:
         raise UserError(f"transformers {transformers.__version__} has no '{architecture}'.", where=str(folder))
     with quiet_transformers():
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        module, report = model_class(kind, config).from_pretrained(
-            None, config=config, state_dict=tensors, dtype=torch.float32, trust_remote_code=False,
-            output_loading_info=True,
-        )  # fmt: skip
+        module, report = with_weights(kind, config, None, state_dict=tensors)
     for problem in ("missing_keys", "unexpected_keys"):
         for name in sorted(report[problem])[:1]:
             raise UserError(f"The weights do not fit the config: {problem.split('_')[0]} '{name}'.", where=str(folder))

@@ -6,7 +6,7 @@ import json
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +34,7 @@ def load_module(folder: str | Path, *, head: str | None = None, kind: Any = None
         try:
             config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
             kind = kind or getattr(transformers, f"AutoModelFor{_head(config, head, folder)}")
-            module, report = model_class(kind, config).from_pretrained(
-                folder, config=config, dtype=torch.float32, local_files_only=True, trust_remote_code=False,
-                weights_only=True, output_loading_info=True,
-            )  # fmt: skip
+            module, report = with_weights(kind, config, folder)
         except UserError:
             raise
         except Exception as error:  # transformers, safetensors and torch.load each raise kinds of their own
@@ -49,6 +46,14 @@ def load_module(folder: str | Path, *, head: str | None = None, kind: Any = None
         raise UserError(what, where=str(folder), hint=hint)
     check_finite(module, str(folder))
     return module.eval()
+
+
+def with_weights(kind: Any, config: Any, folder: str | Path | None, **more: Any) -> tuple[Any, dict[str, Any]]:
+    """A model of a class of transformers, carved where its config says so, in FP32; and what its loading reports."""
+    return model_class(kind, config).from_pretrained(  # type: ignore[no-any-return]
+        folder, config=config, dtype=torch.float32, local_files_only=True, trust_remote_code=False,
+        weights_only=True, output_loading_info=True, **more,
+    )  # fmt: skip
 
 
 def cannot_load(what: str, folder: str | Path, error: Exception) -> UserError:
@@ -72,20 +77,17 @@ def check_finite(module: nn.Module, where: str | None = None) -> None:
 def quiet_transformers() -> Iterator[None]:
     """Silence transformers' progress bars, load reports and warnings for a while, and put all of it back."""
     log = transformers.utils.logging
-    verbosity, bars, hub_bars = log.get_verbosity(), log.is_progress_bar_enabled(), not are_progress_bars_disabled()
-    log.set_verbosity(logging.CRITICAL)
     # It says one harmless thing twice (HF_HUB_DISABLE_PROGRESS_BARS set by the user): not ours to pass on.
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), ExitStack() as restored:
         warnings.simplefilter("ignore")
+        restored.callback(log.set_verbosity, log.get_verbosity())
+        if log.is_progress_bar_enabled():
+            if are_progress_bars_disabled():  # transformers turns the Hub's on with its own
+                restored.callback(disable_progress_bars)
+            restored.callback(log.enable_progress_bar)
+        log.set_verbosity(logging.CRITICAL)
         log.disable_progress_bar()
-        try:
-            yield
-        finally:
-            log.set_verbosity(verbosity)
-            if bars:
-                log.enable_progress_bar()
-            if bars and not hub_bars:
-                disable_progress_bars()
+        yield
 
 
 def _checked_folder(folder: str | Path) -> Path:

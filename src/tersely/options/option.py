@@ -1,43 +1,58 @@
-"""`Option`: all that is known of one option. It is declared once, as a field of a dataclass of options.
+"""`Option`: all that is known of one option, declared once as a field of a dataclass; its flag on a command line.
 
 Flags, YAML files, `tersely.compress`, `CompressionArguments`, checks, `result.json` and the docs come from it.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from fractions import Fraction
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from ..tasks.options import option
 from .readers import Reader, number, one_of, text, whole, yes_or_no
 
-__all__ = ["Option", "option", "options_of"]
+__all__ = [
+    "Option",
+    "add_options",
+    "option",
+    "options_of",
+    "read_words",
+    "strategies",
+    "take",
+    "truth",
+    "typed_options",
+    "underscored",
+]
 
+Options = TypeVar("Options")
 UNIONS = (types.UnionType, typing.Union)
+METAVARS = {str: "TEXT", int: "INT", float: "FLOAT", bool: "true|false", Fraction: "FRACTION"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Option:
     """One option, as its field declares it.
 
-    `type`: what a read value is; a `Literal` has closed choices, a tuple is a list. `read`: makes a value of what a
-    command line, a file or Python gives, or refuses it. `steps`: the steps that it has an effect on (none: on all of
-    them), and `idle`: the value that is true of all other steps anyway. `default_text`: the default in words.
+    `type`: what a read value is; a `Literal` has closed choices, a tuple is a list. `own_reader`: what reads it, where
+    the type, with `least` for whole numbers, does not say that. `steps`: the steps that it has an effect on (none: on
+    all of them), and `idle`: the value that is true of all other steps anyway. `default_text`: the default in words.
     """
 
     name: str
     type: Any
     default: Any
     what: str
-    read: Reader
+    own_reader: Reader | None = None
+    least: int | None = None
     steps: tuple[str, ...] = ()
     idle: Any = None
     default_text: str = ""
-    own_reader: bool = False
 
     @property
     def help(self) -> str:
@@ -59,6 +74,15 @@ class Option:
     def kind(self) -> Any:
         """The plain type that a value has as a word: `str`, `int`, `float`, `bool` or `Fraction`."""
         return str if typing.get_origin(self.element) in (*UNIONS, Literal) else self.element
+
+    @property
+    def read(self) -> Reader:
+        """What makes a value of what a command line, a file or Python gives, or refuses it; made when it is needed."""
+        if self.own_reader is not None:
+            return self.own_reader
+        if typing.get_origin(self.element) is Literal:
+            return one_of(*typing.get_args(self.element))
+        return {bool: yes_or_no, int: whole(self.least), float: number()}.get(self.element, text)
 
     def value(self, unread: Any) -> Any:
         """Read a value; None stands for itself where it is the default."""
@@ -88,19 +112,9 @@ def _options_of(kind: Any) -> Mapping[str, Option]:
 
 def _option(field: Any, hint: Any) -> Option:
     declared = dict(field.metadata)
-    default_text = "" if field.default is None else shown(field.default)
-    default_text, least = declared.pop("default_text", default_text), declared.pop("least", None)
-    what = declared.pop("help").removesuffix(f" ({default_text})")
-    own = "read" in declared
-    found = Option(field.name, hint, field.default, what, declared.pop("read", text), own_reader=own, **declared)
-    return dataclasses.replace(found, default_text=default_text, read=found.read if own else _reader(found, least))
-
-
-def _reader(option: Option, least: int | None) -> Reader:
-    """What reads an option that says no more than its type."""
-    if typing.get_origin(option.element) is Literal:
-        return one_of(*typing.get_args(option.element))
-    return {bool: yes_or_no, int: whole(least), float: number()}.get(option.element, text)
+    default_text = declared.pop("default_text", "" if field.default is None else shown(field.default))
+    what, own = declared.pop("help").removesuffix(f" ({default_text})"), declared.pop("read", None)
+    return Option(field.name, hint, field.default, what, own, default_text=default_text, **declared)
 
 
 def shown(value: Any) -> str:
@@ -114,6 +128,92 @@ def shown(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def add_options(
+    parser: argparse.ArgumentParser,
+    kind: type[Any],
+    only: Collection[str] | None = None,
+    *,
+    title: str | None = None,
+    helps: Mapping[str, str] | None = None,
+) -> None:
+    """Give the parser a flag for each option; lists take several words, and a repeated flag adds to its list.
+
+    `title`: of the group of flags, else what the dataclass says of itself. `helps`: other help texts.
+    """
+    group = parser.add_argument_group(title or (kind.__doc__ or "").splitlines()[0].split(".")[0].lower())
+    for name, declared in options_of(kind).items():
+        if only is None or name in only:
+            group.add_argument(f"--{name}", help=(helps or {}).get(name, declared.help), **_form(declared))
+
+
+def _form(option: Option) -> dict[str, Any]:
+    """How argparse takes an option. Words stay texts where the option has a reader of its own."""
+    form: dict[str, Any] = {"metavar": METAVARS[option.kind]}
+    if option.is_list:
+        return form | {"nargs": "+", "action": "append" if option.name == "strategy" else "extend"}
+    if option.kind is bool:
+        return form | {"nargs": "?", "const": True, "type": truth}
+    return form if option.own_reader else form | {"type": option.kind}
+
+
+def typed_options(arguments: argparse.Namespace, kind: type[Any]) -> dict[str, Any]:
+    """What was typed, by name.
+
+    >>> from tersely.options.compress import CompressOptions
+    >>> parser = argparse.ArgumentParser()
+    >>> add_options(parser, CompressOptions)
+    >>> typed_options(parser.parse_args("--strategy ptq embeddings --seed 7".split()), CompressOptions)
+    {'strategy': ['ptq embeddings'], 'seed': '7'}
+    """
+    values = {name: getattr(arguments, name, None) for name in options_of(kind)}
+    typed = {name: value for name, value in values.items() if value is not None}
+    return {**typed, "strategy": strategies(typed["strategy"])} if "strategy" in typed else typed
+
+
+def take(arguments: argparse.Namespace, kind: type[Options]) -> Options:
+    """Make the dataclass from what was typed."""
+    return kind(**typed_options(arguments, kind))
+
+
+def strategies(typed: Iterable[Iterable[str]]) -> list[str]:
+    """Blanks separate steps, so that the words after one flag are one strategy.
+
+    >>> strategies([["ptq", "embeddings"], ["dynamic"]])
+    ['ptq embeddings', 'dynamic']
+    """
+    return [" ".join(words) for words in typed]
+
+
+def read_words(option: Option, words: Sequence[str]) -> Any:
+    """The value that words after an option's flag stand for."""
+    return option.value(words if option.is_list else truth(words[0]) if option.kind is bool else words[0])
+
+
+def truth(word: str) -> bool:
+    """Read yes or no in its usual spellings.
+
+    >>> truth("Yes"), truth("0")
+    (True, False)
+    """
+    if word.lower() in ("yes", "true", "t", "y", "1"):
+        return True
+    if word.lower() in ("no", "false", "f", "n", "0"):
+        return False
+    raise argparse.ArgumentTypeError(f"expected true or false, got '{word}'")
+
+
+def underscored(word: str) -> str:
+    """Options may be written with hyphens or underscores; values after `=` stay as they are.
+
+    >>> underscored("--eval-file=my-rows.tsv"), underscored("my-rows.tsv")
+    ('--eval_file=my-rows.tsv', 'my-rows.tsv')
+    """
+    if not word.startswith("--"):
+        return word
+    name, equals, value = word[2:].partition("=")
+    return f"--{name.replace('-', '_')}{equals}{value}"
 
 
 def _without_none(hint: Any) -> Any:

@@ -86,19 +86,7 @@ class TrainerDataset:
 
     def batches(self, numbers: Sequence[int], names: Sequence[str]) -> Iterator[dict[str, NDArray[Any]]]:
         """Batches of some rows as arrays by name; `names` are for those that come as tuples."""
-        loaded = iter(self._load(Subset(self.dataset, list(numbers))))
-        while True:
-            try:
-                batch = next(loaded)
-            except StopIteration:
-                return
-            except UserError:
-                raise
-            except Exception as error:  # whatever a dataset or collator of the user's may raise
-                what = f"The rows cannot be collated: {type(error).__name__}: {error}"
-                hint = "They go through the Trainer's data_collator as in evaluate()."
-                raise UserError(what, where=self.name, hint=hint) from error
-            yield as_arrays(batch, names, self.name)
+        return (as_arrays(batch, names, self.name) for batch in self._collated(numbers))
 
     def examples(self, numbers: Sequence[int], form: BatchForm) -> list[TrainerRow]:
         """Some rows; each is collated once."""
@@ -113,6 +101,16 @@ class TrainerDataset:
             what = f"The data_collator made {place} rows out of {len(missing)} of the {self.name}."
             raise UserError(what, hint="A collator must keep every row.")
         return [self._read[number] for number in numbers]
+
+    def _collated(self, numbers: Sequence[int]) -> Iterator[Any]:
+        try:
+            yield from self._load(Subset(self.dataset, list(numbers)))
+        except UserError:
+            raise
+        except Exception as error:  # whatever a dataset or collator of the user's may raise
+            what = f"The rows cannot be collated: {type(error).__name__}: {error}"
+            hint = "They go through the Trainer's data_collator as in evaluate()."
+            raise UserError(what, where=self.name, hint=hint) from error
 
 
 class UnlabelledDataset(TrainerDataset):

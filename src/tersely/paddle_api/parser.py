@@ -20,7 +20,7 @@ from transformers import HfArgumentParser
 from ..errors import UserError, existing, nearest, wrong_option
 from ..options.compress import CompressOptions
 from ..options.data import DataOptions
-from ..options.flags import add_options, strategies, truth, underscored
+from ..options.option import add_options, strategies, truth, underscored
 from ..options.yaml import Asker, Config, Flags, as_words, beside, read_config, which_config, without_idle
 from ..tasks.options import TaskOptions
 from .arguments import TRANSLATED, CompressionArguments

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +135,7 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
             eval_examples=self.eval_examples,
         )
         place = str(Path(arguments.output_dir).resolve())
-        with _untouched():
+        with isolated():
             done = compress_model(parts, arguments, overwrite=place in self.written, progress=shown(progress))
         self.written.add(place)
         return done
@@ -195,17 +194,6 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
                 raise UserError("'greater_is_better' has no effect on the task's own metric.", hint="Leave it out.")
             return bool(asked)
         return by_function or not str(self._primary(arguments) or "").endswith("loss")
-
-
-@contextmanager
-def _untouched() -> Iterator[None]:
-    """Leave torch's and accelerate's global state as it was, random numbers, logs and threads included."""
-    dtype = torch.get_default_dtype()
-    try:
-        with isolated():
-            yield
-    finally:
-        torch.set_default_dtype(dtype)
 
 
 def _outside(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from ..data.rows import Rows
 from ..tasks import Columns, Encoder, Feature, Task
+from ..tasks.encoder import Logits
 from ..tasks.metrics import Metric
 from ..tasks.metrics.metric import counted, mean, table
 from ..tasks.sequence_classification import MULTI, REGRESSION
-from ..tasks.task import IGNORED, Logits
+from ..tasks.task import IGNORED
 from .datasets import ITEM, BatchForm, TrainerDataset, TrainerRow
 
 

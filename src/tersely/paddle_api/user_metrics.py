@@ -19,6 +19,7 @@ from ..engines.torch import TorchEngine
 from ..errors import UserError
 from ..runtime.predictor import run
 from ..tasks.metrics import Metric
+from ..training.batches import stacked
 from .datasets import TrainerRow
 from .user_loss import alone
 
@@ -154,11 +155,7 @@ class EngineModule(nn.Module):  # type: ignore[misc]
 def filled(rows: Sequence[Any]) -> NDArray[Any]:
     """Rows as one array, filled up along their first axis where lengths differ."""
     arrays = [np.asarray(row) for row in rows]
-    if arrays[0].ndim == 0:
-        return np.stack(arrays)
-    longest = max(len(array) for array in arrays)
-    wide = [[(0, longest - len(array)), *[(0, 0)] * (array.ndim - 1)] for array in arrays]
-    return np.stack([np.pad(array, pad, constant_values=FILL) for array, pad in zip(arrays, wide, strict=True)])
+    return stacked(arrays, FILL) if arrays[0].ndim else np.stack(arrays)
 
 
 def number(value: Any, name: str) -> float:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import UserError, nearest
-from ..quantize.weights import CPU_CLASSES, KINDS
+from ..errors import UserError
+from ..quantize.weights import CPU_CLASSES, KINDS, check_word
 from ..training.losses import LossSettings, check_number
 
 MOVING, WINDOW, AT_RUN_TIME = "moving_average_abs_max", "range_abs_max", "abs_max"
@@ -38,15 +38,9 @@ class QatSettings(LossSettings):
     label_loss: float = field(default=1.0, kw_only=True)
 
     def __post_init__(self) -> None:
-        known = {
-            "weight_quantize_type": KINDS,
-            "activation_quantize_type": RANGES,
-            "cpu_classes": CPU_CLASSES,
-        }
-        for name, words in known.items():
-            if getattr(self, name) not in words:
-                what = f"There is no '{name}' called '{getattr(self, name)}'."
-                raise UserError(what, hint=nearest(str(getattr(self, name)), words))
+        check_word("weight_quantize_type", self.weight_quantize_type, KINDS)
+        check_word("activation_quantize_type", self.activation_quantize_type, RANGES)
+        check_word("cpu_classes", self.cpu_classes, CPU_CLASSES)
         check_number("moving_rate", self.moving_rate, lambda value: 0 <= value < 1, "from 0 to below 1")
         check_number("pact_rate", self.pact_rate, lambda value: value > 0, "a number above 0")
         check_number("pact_decay", self.pact_decay, lambda value: value >= 0, "a number, 0 or more")

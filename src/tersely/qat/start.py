@@ -11,7 +11,7 @@ from torch import nn
 
 from .. import engines
 from ..errors import UserError
-from ..measure.fidelity import mean_abs_logit_change
+from ..measure.score import mean_abs_logit_change
 from ..progress import SILENT, Progress
 from ..quant_map import REASONS, QuantMap
 from ..quantize.observe import watch

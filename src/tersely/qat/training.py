@@ -12,8 +12,7 @@ from torch import nn
 from transformers import TrainingArguments
 
 from ..engines.torch import as_tuple
-from ..measure.fidelity import mean_abs_logit_change
-from ..measure.score import Score
+from ..measure.score import Score, mean_abs_logit_change
 from ..models.families import Family, find
 from ..models.torch_folder import check_finite
 from ..progress import SILENT, Progress

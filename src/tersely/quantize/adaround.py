@@ -40,16 +40,10 @@ class MomentsByName(Protocol):
 
 
 def better_rounding(
-    weight: Floats,
-    quantized: QuantWeight,
-    learnt: MomentsByName,
-    held_out: MomentsByName,
-    *,
-    cpu_classes: str = "all",
-    steps: int = STEPS,
+    weight: Floats, quantized: QuantWeight, learnt: MomentsByName, held_out: MomentsByName, *, cpu_classes: str = "all"
 ) -> QuantWeight:
     """AdaRound's integers for the output channels whose error on held-out rows they lower, the given ones elsewhere."""
-    learned = adaround(weight, quantized, learnt["second"], learnt["cross"], cpu_classes=cpu_classes, steps=steps)
+    learned = adaround(weight, quantized, learnt["second"], learnt["cross"], cpu_classes=cpu_classes)
     nearest, other = (
         channel_errors(weight, integers, quantized.scales, held_out) for integers in (quantized.integers, learned)
     )

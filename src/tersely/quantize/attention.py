@@ -17,7 +17,7 @@ from ..engines.cpu import EXACT_CLASSES
 from ..graphs.layers import Kind
 from ..graphs.write_emulated import write_emulated
 from ..graphs.write_qdq import write_qdq
-from ..measure.fidelity import mean_abs_logit_change
+from ..measure.score import mean_abs_logit_change
 from ..quant_map import QuantMap
 from ..runtime.predictor import run
 from .ptq import Key

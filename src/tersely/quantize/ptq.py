@@ -52,9 +52,7 @@ def ptq(
     seen = sample_inputs(proto, targets.inputs, samples.features, samples.pad_id, seed=settings.seed, progress=progress)
     divisors = _divisors(targets, seen, settings.smooth)
     weights = _weights(targets, seen, divisors, settings)
-    settled = settle_ranges(
-        proto, targets, samples, settings.algo_list, divisors, moving_rate=settings.moving_rate, progress=progress
-    )
+    settled = settle_ranges(proto, targets, samples, settings, divisors, progress=progress)
     maps = {key: _map(targets, ranges, divisors, weights, settings) for key, ranges in settled.items()}
     if settings.adaround or settings.bias_correction:
         return refine(proto, targets, samples, maps, settings, progress=progress)
@@ -143,25 +141,24 @@ def settle_ranges(
     proto: Any,
     targets: Targets,
     samples: Samples,
-    algo_list: Sequence[str],
+    settings: PtqSettings,
     divisors: Mapping[str, Floats],
     *,
-    moving_rate: float = 0.9,
     progress: Progress = SILENT,
 ) -> dict[Key, dict[Values, Range | str]]:
     """By candidate, and by the values of a group or the side of a product, the range or why there is none.
 
     All from one pass over the rows. A group's constants are known to the last number: nothing of them is clipped.
     """
-    calibrators = {name: find(name) for name in algo_list}
+    calibrators = {name: find(name) for name in settings.algo_list}
     wanted: dict[Values, Values] = {(side,): () for side in targets.sides}
     wanted |= {group.values: group.constants for group in targets.groups}
     values = targets.inputs | targets.sides
     batches = samples.batches or {}
-    moving = {name: _MovingAverages(ends, calibrators, wanted, moving_rate) for name, ends in batches.items()}
+    moving = {name: _MovingAverages(ends, calibrators, wanted, settings.moving_rate) for name, ends in batches.items()}
     cuts = [*samples.sets.values(), *(end for ends in batches.values() for end in ends)]
     total = {name: Statistics() for name in values}
-    found: dict[Key, dict[Values, Range | str]] = {(algo, name): {} for name in samples.sets for algo in algo_list}
+    found: dict[Key, dict[Values, Range | str]] = {(algo, name): {} for name in samples.sets for algo in calibrators}
     for end, stretch in observe(
         proto, values, samples.features, samples.pad_id, cuts=cuts, divisors=divisors, progress=progress
     ):

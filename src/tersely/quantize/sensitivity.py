@@ -14,7 +14,7 @@ import onnx
 from .. import engines
 from ..graphs.rewrite import save_sharing
 from ..graphs.write_onnxruntime import write_onnxruntime
-from ..measure.fidelity import mean_abs_logit_change
+from ..measure.score import mean_abs_logit_change
 from ..progress import SILENT, Progress
 from ..quant_map import QuantMap
 from ..runtime.predictor import run

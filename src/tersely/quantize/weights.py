@@ -103,13 +103,18 @@ def dequantize(quantized: QuantWeight) -> Floats:
 
 
 def _check(weight: Floats, kind: str, cpu_classes: str, moments: Floats | None) -> None:
-    for option, got, known in (("weight_quantize_type", kind, KINDS), ("cpu_classes", cpu_classes, CPU_CLASSES)):
-        if got not in known:
-            raise UserError(f"There is no '{option}' called '{got}'.", hint=nearest(got, known))
+    check_word("weight_quantize_type", kind, KINDS)
+    check_word("cpu_classes", cpu_classes, CPU_CLASSES)
     if not np.isfinite(weight).all():
         raise UserError("A weight with NaN or infinity cannot be quantized.", hint="Leave that layer float.")
     if moments is not None and moments.shape != weight.shape[:1]:
         raise UserError(f"There must be a moment for each of {len(weight)} inputs. Got {moments.shape}.")
+
+
+def check_word(option: str, word: str, known: Sequence[str]) -> None:
+    """Refuse a word that an option does not know."""
+    if word not in known:
+        raise UserError(f"There is no '{option}' called '{word}'.", hint=nearest(str(word), known))
 
 
 def _steps(weight: Floats, kind: str, pair_safe: bool) -> tuple[Floats, Floats]:

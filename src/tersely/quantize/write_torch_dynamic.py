@@ -17,14 +17,14 @@ from .. import __version__
 from ..artifact import sha256
 from ..atomic import atomic_folder, check_destination
 from ..engines.torch import as_tuple, output_names
-from ..errors import Failure, UserError, existing, nearest
+from ..errors import Failure, UserError, existing
 from ..models.folder import NOTES, TOKENIZER_FILES, read_notes
 from ..models.load import MANIFEST
 from ..models.torch_dynamic import WEIGHTS, DynamicLinear, DynamicManifest, read_dynamic
 from ..models.torch_folder import load_module
 from .skip import fits
 from .targets import FEWEST_OUTPUTS
-from .weights import KINDS, quantize_weight
+from .weights import KINDS, check_word, quantize_weight
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,7 @@ def write_dynamic(
     Traceback (most recent call last):
     tersely.errors.UserError: There is no 'weight_quantize_type' called 'max'. Did you mean 'abs_max'?
     """
-    if weight_quantize_type not in KINDS:
-        hint = nearest(weight_quantize_type, KINDS)
-        raise UserError(f"There is no 'weight_quantize_type' called '{weight_quantize_type}'.", hint=hint)
+    check_word("weight_quantize_type", weight_quantize_type, KINDS)
     check_destination(output_dir, overwrite=overwrite)
     folder = existing(folder, "model folder")
     if Path(output_dir).resolve() == folder.resolve():

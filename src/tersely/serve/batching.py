@@ -144,8 +144,7 @@ class Batcher:
                     arrived.append(request)
         except Empty:
             pass
-        if any(row.request.over for row in self._rows):
-            self._rows = [row for row in self._rows if not row.request.over]
+        self._rows = [row for row in self._rows if not row.request.over]
         groups: dict[int, list[PendingRequest]] = {}
         for request in arrived:
             if not request.over:

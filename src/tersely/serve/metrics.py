@@ -33,20 +33,16 @@ class Metrics:
         self._seconds = Histogram("tersely_request_seconds", seconds, buckets=SECONDS, **by_model)
         self._several = FOLDER in os.environ
         self._read = dict(waiting)
-        self._children: dict[tuple[str, int], Counter] = {}
-        self._latencies = {name: self._seconds.labels(name) for name in waiting}
-        for name in waiting:
+        for name in waiting:  # shown from the start, as zeros
             self._errors.labels(name)
+            self._seconds.labels(name)
 
     def answered(self, model: str, status: int, seconds: float) -> None:
         """Count one request to a model."""
-        child = self._children.get((model, status))
-        if child is None:
-            child = self._children[model, status] = self._requests.labels(model, str(status))
-        child.inc()
+        self._requests.labels(model, str(status)).inc()
         if status >= 400:
             self._errors.labels(model).inc()
-        self._latencies[model].observe(seconds)
+        self._seconds.labels(model).observe(seconds)
         if self._several:  # another process may be the one that is asked
             self._waiting.labels(model).set(self._read[model]())
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 from ..errors import UserError, nearest
@@ -235,15 +236,8 @@ def _no_constant(name: str) -> Any:
 
 
 def _depth_exceeds(content: Any, deepest: int) -> bool:
-    level = [content]
+    level = [content] if isinstance(content, (dict, list)) else []
     for _ in range(deepest):
-        level = [
-            part
-            for value in level
-            if isinstance(value, (dict, list))
-            for part in (value.values() if isinstance(value, dict) else value)
-            if isinstance(part, (dict, list))
-        ]
-        if not level:
-            return False
-    return True
+        inner = chain.from_iterable(value.values() if isinstance(value, dict) else value for value in level)
+        level = [part for part in inner if isinstance(part, (dict, list))]
+    return bool(level)

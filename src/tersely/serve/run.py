@@ -9,7 +9,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -114,12 +114,10 @@ def last_signals() -> Iterator[Collection[int]]:
 @contextmanager
 def stop_signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
     """Handle SIGTERM and Ctrl-C for a while."""
-    before = {number: signal.signal(number, handler) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
+    with ExitStack() as restored:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            restored.callback(signal.signal, number, signal.signal(number, handler))
         yield
-    finally:
-        for number, handled_before in before.items():
-            signal.signal(number, handled_before)
 
 
 def bind(host: str, port: int) -> socket.socket:

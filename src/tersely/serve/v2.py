@@ -72,8 +72,7 @@ def read(
     check_parameter("binary_data_output", all_binary, _FLAG)
     inputs = _tensors(content.get("inputs"), "inputs", ("name", "shape", "datatype", "parameters", "data"))
     for tensor in inputs:
-        what = f"'parameters' of '{tensor['name'][:60]}'"
-        refuse_unknown(_object(tensor.get("parameters"), what), ("binary_data_size",), f"{what} has no entry")
+        _parameters(tensor, tensor["name"][:60], "binary_data_size")
     columns, column = _texts(inputs, _binary_inputs(inputs, tail), model, limits)
     query = read_query({"data": columns, "parameters": parameters}, model, schemas, limits)
     wanted = _wanted(content.get("outputs"), model.wire.outputs, all_binary)
@@ -195,10 +194,7 @@ def _wanted(outputs: Any, known: Mapping[str, Any], all_binary: bool) -> dict[st
     for tensor in _tensors(outputs, "outputs", ("name", "parameters")):
         name = tensor["name"]
         refuse_unknown((name,), known, "The model has no output")
-        what = f"'parameters' of '{name}'"
-        parameters = _object(tensor.get("parameters"), what)
-        refuse_unknown(parameters, ("binary_data",), f"{what} has no entry")
-        wanted[name] = parameters.get("binary_data", all_binary)
+        wanted[name] = _parameters(tensor, name, "binary_data").get("binary_data", all_binary)
         check_parameter("binary_data", wanted[name], _FLAG)
     return wanted
 
@@ -211,6 +207,13 @@ def _tensors(value: Any, what: str, entries: Sequence[str]) -> list[dict[str, An
             raise Refusal(422, f"Each of '{what}' must be an object with a 'name'.")
         refuse_unknown(tensor, entries, f"A tensor of '{what}' has no entry")
     return value
+
+
+def _parameters(tensor: Mapping[str, Any], name: str, known: str) -> dict[str, Any]:
+    what = f"'parameters' of '{name}'"
+    parameters = _object(tensor.get("parameters"), what)
+    refuse_unknown(parameters, (known,), f"{what} has no entry")
+    return parameters
 
 
 def _object(value: Any, what: str) -> dict[str, Any]:

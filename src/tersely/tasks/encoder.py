@@ -1,10 +1,13 @@
-"""`Encoder`: text to tokens, through the `tokenizers` library alone. The same code serves training and deployment."""
+"""What a model is given and what it gives: `Encoder`, text to tokens; `Feature`, tokens; `Logits` and their `softmax`.
+
+Through the `tokenizers` library and NumPy alone. The same code serves training and deployment.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from tokenizers import Encoding, Tokenizer
 from ..errors import UserError, wrong_option
 
 Ids = NDArray[np.int64]
+Logits = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -120,6 +124,32 @@ class NoTokenizer(Encoder):
         if name.startswith("__"):  # Python's own questions
             raise AttributeError(name)
         raise UserError("The model came without a tokenizer: it takes numbers, not texts.")
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One sequence for the model: a row, or a window of one. No padding.
+
+    `input_ids`, `token_type_ids` [length]; `example` is the index of the row that it belongs to; `alignment` is
+    the task's own note of where the tokens come from. `more`: inputs beside the usual ones by name, those with one
+    entry a token [length, …] or of any other shape; an `attention_mask` among them counts in the place of ones.
+    """
+
+    example: int
+    input_ids: NDArray[np.int64]
+    token_type_ids: NDArray[np.int64]
+    alignment: Any = None
+    more: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.input_ids)
+
+
+def softmax(logits: NDArray[Any], axis: int = -1) -> NDArray[np.float64]:
+    """Exponentiate and normalise, in double precision."""
+    shifted = np.asarray(logits, np.float64) - np.max(logits, axis=axis, keepdims=True)
+    exponents = np.exp(shifted)
+    return np.asarray(exponents / exponents.sum(axis=axis, keepdims=True))
 
 
 def _with_blank_before_words(tokenizer: str) -> str:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ..data.rows import Rows
 from ..errors import UserError
-from .encoder import Encoder
+from .encoder import Encoder, Feature, Logits
 from .metrics import Metric
-from .task import Columns, Facts, Feature, InputError, Logits, Loss
+from .task import Columns, Facts, InputError, Loss
 from .wire import Wire
 
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from ..data.rows import Rows
 from ..errors import UserError
 from . import metrics
-from .encoder import Encoder
+from .encoder import Encoder, Feature, Logits, softmax
 from .metrics import Metric
-from .task import Columns, Facts, Feature, Input, InputError, Logits, Loss, softmax
+from .task import Columns, Facts, Input, InputError, Loss
 from .wire import Wire
 from .wire.question_answering import AnswersWire
 

@@ -13,9 +13,9 @@ from ..data.labels import label_text
 from ..data.rows import Rows
 from ..errors import UserError, nearest
 from . import metrics
-from .encoder import Encoder
+from .encoder import Encoder, Feature, Logits, softmax
 from .metrics import Metric
-from .task import Columns, Facts, Feature, Input, InputError, Logits, Loss, softmax
+from .task import Columns, Facts, Input, InputError, Loss
 from .wire import Wire
 from .wire.sequence_classification import LabelsWire, LabelWire, NumberWire
 

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from ..data.rows import Rows
 from ..errors import UserError
-from .encoder import Encoder
+from .encoder import Encoder, Feature, Logits
 from .metrics import Metric
 from .wire import Wire
 
-Logits = NDArray[np.float32]
 IGNORED = -100
 """The label of a token that no loss and no score counts, as transformers' models have it."""
 AnswersFor = Literal["row", "tokens", "span", "own"]
@@ -86,25 +85,6 @@ class Columns:
         True
         """
         return replace(self, label=None, tags=None, answers=None)
-
-
-@dataclass(frozen=True)
-class Feature:
-    """One sequence for the model: a row, or a window of one. No padding.
-
-    `input_ids`, `token_type_ids` [length]; `example` is the index of the row that it belongs to; `alignment` is
-    the task's own note of where the tokens come from. `more`: inputs beside the usual ones by name, those with one
-    entry a token [length, …] or of any other shape; an `attention_mask` among them counts in the place of ones.
-    """
-
-    example: int
-    input_ids: NDArray[np.int64]
-    token_type_ids: NDArray[np.int64]
-    alignment: Any = None
-    more: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.input_ids)
 
 
 class Task(Protocol):
@@ -194,10 +174,3 @@ class InputError(UserError):
         super().__init__(f"Input {index} {problem}", hint=hint)
         self.index, self.problem = index, problem
         self.args = (index, problem)  # what a copy in another process is made with
-
-
-def softmax(logits: NDArray[Any], axis: int = -1) -> NDArray[np.float64]:
-    """Exponentiate and normalise, in double precision."""
-    shifted = np.asarray(logits, np.float64) - np.max(logits, axis=axis, keepdims=True)
-    exponents = np.exp(shifted)
-    return np.asarray(exponents / exponents.sum(axis=axis, keepdims=True))

@@ -49,16 +49,19 @@ class Collator:
         features: list[Feature] = [row["feature"] for row in rows]
         arrays = {name: array for name, array in pad(features, self.pad_id).items() if name in self.inputs}
         batch = {name: torch.from_numpy(np.asarray(array)) for name, array in arrays.items()}
-        longest = max(len(feature) for feature in features)
         for name in dict.fromkeys(name for row in rows for name in row if name != "feature"):
-            values = {place: np.asarray(row[name]) for place, row in enumerate(rows) if name in row}
-            fill = IGNORED if next(iter(values.values())).dtype == np.int64 else 0
-            if all(value.ndim and len(value) == len(features[place]) for place, value in values.items()):
-                values = {place: _filled(value, longest, fill) for place, value in values.items()}
-            nothing = np.full_like(next(iter(values.values())), fill)
-            batch[name] = torch.from_numpy(np.stack([values.get(place, nothing) for place in range(len(rows))]))
+            known = {place: np.asarray(row[name]) for place, row in enumerate(rows) if name in row}
+            first = next(iter(known.values()))
+            fill = IGNORED if first.dtype == np.int64 else 0
+            per_token = all(value.ndim and len(value) == len(features[place]) for place, value in known.items())
+            shapes = [(len(feature), *first.shape[1:]) if per_token else first.shape for feature in features]
+            values = [known.get(place, np.full(shape, fill, first.dtype)) for place, shape in enumerate(shapes)]
+            batch[name] = torch.from_numpy(stacked(values, fill) if per_token else np.stack(values))
         return batch
 
 
-def _filled(value: NDArray[Any], longest: int, fill: int) -> NDArray[Any]:
-    return np.pad(value, [(0, longest - len(value)), *[(0, 0)] * (value.ndim - 1)], constant_values=fill)
+def stacked(rows: Sequence[NDArray[Any]], fill: int) -> NDArray[Any]:
+    """Rows [length, …] as one array, filled up along their first axis where lengths differ."""
+    longest = max(len(row) for row in rows)
+    wide = [[(0, longest - len(row)), *[(0, 0)] * (row.ndim - 1)] for row in rows]
+    return np.stack([np.pad(row, pads, constant_values=fill) for row, pads in zip(rows, wide, strict=True)])

@@ -203,11 +203,8 @@ class DistilTrainer(ScoredTrainer):
         self.settings, self.keep = settings, keep
         teacher.module.to(self.args.device).eval().requires_grad_(False)
         self.teacher, self.teacher_inputs = teacher, input_names(teacher.module)
-        self.kind, self.inputs, self.outputs = (
-            kind_of(self.scorer.task),
-            input_names(model.model),
-            output_names(model.model),
-        )
+        self.kind = kind_of(self.scorer.task)
+        self.inputs, self.outputs = input_names(model.model), output_names(model.model)
         self.counts = ONE
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> tuple[list[Any], None]:

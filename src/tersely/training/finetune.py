@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 import transformers
 from transformers import AutoConfig, PreTrainedModel, set_seed
 
@@ -21,8 +20,7 @@ from ..engines.torch import input_names
 from ..errors import UserError
 from ..measure.score import Score
 from ..models import folder
-from ..models.carve.model import model_class
-from ..models.torch_folder import cannot_load, check_finite, quiet_transformers
+from ..models.torch_folder import cannot_load, check_finite, quiet_transformers, with_weights
 from ..processes import on_all
 from ..progress import SILENT, Progress
 from ..tasks import Columns, Task
@@ -201,16 +199,7 @@ def _model(path: str | Path, task: Task) -> PreTrainedModel:
     try:
         config = AutoConfig.from_pretrained(str(path), local_files_only=True, trust_remote_code=False, **names)
         kind = getattr(transformers, f"AutoModelFor{task.facts.head}")
-        model, report = model_class(kind, config).from_pretrained(
-            str(path),
-            config=config,
-            ignore_mismatched_sizes=True,
-            dtype=torch.float32,
-            weights_only=True,
-            output_loading_info=True,
-            local_files_only=True,
-            trust_remote_code=False,
-        )
+        model, report = with_weights(kind, config, path, ignore_mismatched_sizes=True)
     except Exception as error:  # transformers, safetensors and torch.load each raise kinds of their own
         raise cannot_load("The model", path, error) from error
     # A new head, and a pooler that a language model never had, are drawn anew; the encoder itself must be there.

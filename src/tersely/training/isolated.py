@@ -6,7 +6,7 @@ import logging
 import os
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,36 +15,30 @@ from accelerate.state import AcceleratorState, GradientState, PartialState
 from transformers.utils import logging as transformers_logging
 
 States = dict[Any, dict[str, Any]]
+ENVIRONMENT = ("ACCELERATE_MIXED_PRECISION", "ACCELERATE_USE_CPU")
 
 
 @contextmanager
 def isolated() -> Iterator[None]:
-    """Restore the generators of Python, NumPy and torch, the thread count, what accelerate holds, and logs and bars."""
-    state, legacy, python = torch.get_rng_state(), np.random.get_state(), random.getstate()
-    threads, verbosity = torch.get_num_threads(), transformers_logging.get_verbosity()
-    bars = transformers_logging.is_progress_bar_enabled()
-    accelerate_level = logging.getLogger("accelerate").level
-    environment = {name: os.environ.get(name) for name in ("ACCELERATE_MIXED_PRECISION", "ACCELERATE_USE_CPU")}
-    singletons = states()
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
-    try:
+    """Restore the generators, the threads and default type of torch, what accelerate holds, and logs and bars."""
+    accelerate = logging.getLogger("accelerate")
+    with ExitStack() as restored:
+        restored.callback(torch.set_rng_state, torch.get_rng_state())
+        restored.callback(np.random.set_state, np.random.get_state())
+        restored.callback(random.setstate, random.getstate())
+        restored.callback(torch.set_num_threads, torch.get_num_threads())
+        restored.callback(torch.set_default_dtype, torch.get_default_dtype())
+        restored.callback(transformers_logging.set_verbosity, transformers_logging.get_verbosity())
+        if transformers_logging.is_progress_bar_enabled():
+            restored.callback(transformers_logging.enable_progress_bar)
+        restored.callback(accelerate.setLevel, accelerate.level)
+        restored.callback(os.environ.update, {name: os.environ[name] for name in ENVIRONMENT if name in os.environ})
+        for name in ENVIRONMENT:
+            restored.callback(os.environ.pop, name, None)
+        restored.callback(put_states, states())
+        transformers_logging.set_verbosity_error()
+        transformers_logging.disable_progress_bar()
         yield
-    finally:
-        torch.set_rng_state(state)
-        np.random.set_state(legacy)
-        random.setstate(python)
-        torch.set_num_threads(threads)
-        transformers_logging.set_verbosity(verbosity)
-        if bars:
-            transformers_logging.enable_progress_bar()
-        logging.getLogger("accelerate").setLevel(accelerate_level)
-        for name, value in environment.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-        put_states(singletons)
 
 
 def states() -> States:

@@ -157,8 +157,7 @@ def logits_loss(
     soft = [(ours.float() / temperature, theirs.float() / temperature) for ours, theirs in pairs]
     if kind == MULTI:
         ((ours, theirs),) = soft
-        entropy = functional.binary_cross_entropy_with_logits(ours, theirs.sigmoid(), reduction="none")
-        return scale * entropy.mean(-1).sum() / counts.rows
+        return scale * _sigmoid_cross_entropy(ours, theirs.sigmoid()).sum() / counts.rows
     if kind == QUESTION:
         ends = [_cross_entropy(_real_only(ours, mask), _real_only(theirs, mask)) for ours, theirs in soft]
         return scale * torch.stack(ends).mean(0).sum() / counts.rows
@@ -195,9 +194,8 @@ def label_loss(
         raise UserError(what, hint="Give a criterion, or --importance teacher and --label_loss 0.")
     if kind == QUESTION:
         targets = (batch["start_positions"], batch["end_positions"])
-        ends = [
-            functional.cross_entropy(end.float(), to, reduction="sum") for end, to in zip(outputs, targets, strict=True)
-        ]
+        pairs = zip(outputs, targets, strict=True)
+        ends = [functional.cross_entropy(end.float(), to, reduction="sum") for end, to in pairs]
         return torch.stack(ends).mean() / counts.labelled_rows
     logits, labels = outputs[0].float(), batch["labels"]
     if kind == TOKENS:
@@ -207,10 +205,7 @@ def label_loss(
         return functional.cross_entropy(logits, labels, reduction="sum") / counts.labelled_rows
     if kind == REGRESSION:
         return (logits.flatten() - labels.float().flatten()).square().sum() / counts.labelled_rows
-    return (
-        functional.binary_cross_entropy_with_logits(logits, labels.float(), reduction="none").mean(-1).sum()
-        / counts.labelled_rows
-    )
+    return _sigmoid_cross_entropy(logits, labels.float()).sum() / counts.labelled_rows
 
 
 def _own_outputs_loss(
@@ -241,6 +236,10 @@ ONE = Counts(1.0, 1.0, 1.0, 1.0)
 
 def _cross_entropy(student: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
     return -(teacher.softmax(-1) * student.log_softmax(-1)).sum(-1)
+
+
+def _sigmoid_cross_entropy(logits: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+    return functional.binary_cross_entropy_with_logits(logits, shares, reduction="none").mean(-1)
 
 
 def _real_only(logits: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

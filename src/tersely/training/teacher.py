@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,10 +82,8 @@ def record_states(model: nn.Module, family: Family) -> Iterator[list[torch.Tenso
         states.append(output[0] if isinstance(output, tuple) else output)
 
     blocks = [model.get_submodule(name) for name in places.blocks]
-    handles = [blocks[0].register_forward_pre_hook(before, with_kwargs=True)]
-    handles += [block.register_forward_hook(after) for block in blocks]
-    try:
+    with ExitStack() as hooks:  # a hook's handle takes it off
+        hooks.enter_context(blocks[0].register_forward_pre_hook(before, with_kwargs=True))
+        for block in blocks:
+            hooks.enter_context(block.register_forward_hook(after))
         yield states
-    finally:
-        for handle in handles:
-            handle.remove()

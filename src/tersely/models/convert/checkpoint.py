@@ -183,6 +183,7 @@ def read_sizes(checkpoint: Checkpoint, arrays: Arrays) -> Sizes:
     layers = {int(match[1]) for match in map(found.match, arrays) if match}
     vocabulary, embedding = measure("embeddings.word_embeddings.weight")
     projected = family == "electra" and f"{prefix}embeddings_project.weight" in arrays
+    no_types = family == "ernie" and settings.get("type_vocab_size") == 0  # some of ERNIE's encoders
     sizes = Sizes(
         # Before 2.5 positions began with 0 but for byte-level BPE. That is BERT's build, and transformers' BERT.
         target="bert" if from_zero else family,
@@ -194,7 +195,7 @@ def read_sizes(checkpoint: Checkpoint, arrays: Arrays) -> Sizes:
         intermediate_size=measure("encoder.layers.0.linear1.weight")[1],
         num_hidden_layers=max(layers) + 1,
         max_position_embeddings=measure("embeddings.position_embeddings.weight")[0],
-        type_vocab_size=0 if _no_types(checkpoint) else measure("embeddings.token_type_embeddings.weight")[0],
+        type_vocab_size=0 if no_types else measure("embeddings.token_type_embeddings.weight")[0],
         task_type_vocab_size=measure("embeddings.task_type_embeddings.weight")[0] if _tasks(checkpoint) else 0,
         labels=_labels(checkpoint, arrays),
     )
@@ -229,11 +230,6 @@ def _before_2_5(checkpoint: Checkpoint, pooler: bool) -> bool:
             'Write the version that trained it there, as in "paddlenlp_version": "2.6.1".',
         )
     return (int(version[1]), int(version[2])) < (2, 5)
-
-
-def _no_types(checkpoint: Checkpoint) -> bool:
-    """Some of ERNIE's encoders have no table of token types."""
-    return checkpoint.family == "ernie" and checkpoint.settings.get("type_vocab_size") == 0
 
 
 def _tasks(checkpoint: Checkpoint) -> bool:

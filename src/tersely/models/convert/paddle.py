@@ -17,7 +17,7 @@ from ..families import longest
 from ..folder import NOTES
 from .checkpoint import Sizes, read_checkpoint, read_sizes
 from .config import make_config
-from .parameters import Mapped, map_parameters
+from .parameters import PaddleParameter, map_parameters
 from .pdparams import Arrays, read_pdparams
 from .tokenizer import make_tokenizer
 
@@ -44,12 +44,12 @@ def convert_paddle(folder: str | Path, output_dir: str | Path, *, overwrite: boo
     checkpoint = read_checkpoint(folder)
     arrays = read_pdparams(checkpoint.weights)
     sizes = read_sizes(checkpoint, arrays)
-    mapped = map_parameters(checkpoint, arrays, sizes)
+    parameters, left_out = map_parameters(checkpoint, arrays, sizes)
     config = make_config(checkpoint, sizes)
-    tokenizer = make_tokenizer(checkpoint, sizes.vocab_size, longest(config) or 0)
+    tokenizer_files, tokens = make_tokenizer(checkpoint, sizes.vocab_size, longest(config) or 0)
     with atomic_folder(output_dir, overwrite=overwrite) as scratch:
-        written = _write_weights(scratch / "model.safetensors", mapped, arrays, sizes)
-        for name, content in {"config.json": _json(config), **tokenizer.contents}.items():
+        written = _write_weights(scratch / "model.safetensors", parameters, arrays, sizes)
+        for name, content in {"config.json": _json(config), **tokenizer_files}.items():
             (scratch / name).write_bytes(content)
         files = sorted([NOTES, *(path.name for path in scratch.iterdir())])
         notes = {"task": {}, "tersely_version": __version__, "files": files}
@@ -59,14 +59,13 @@ def convert_paddle(folder: str | Path, output_dir: str | Path, *, overwrite: boo
         config["architectures"][0],
         tuple(config.get("id2label", {}).values()),
         written,
-        mapped.left_out,
-        sizes.vocab_size - tokenizer.tokens,
+        left_out,
+        sizes.vocab_size - tokens,
     )
 
 
-def _write_weights(place: Path, mapped: Mapped, arrays: Arrays, sizes: Sizes) -> int:
+def _write_weights(place: Path, by_name: Mapping[str, PaddleParameter], arrays: Arrays, sizes: Sizes) -> int:
     """Write all tensors; give the count of their numbers."""
-    by_name = {parameter.name: parameter for parameter in mapped.parameters}
     shapes = {name: held.shape[::-1] if held.transposed else held.shape for name, held in by_name.items()}
     added: dict[str, Floats] = {}
     if not sizes.type_vocab_size:

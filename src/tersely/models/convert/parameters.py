@@ -45,17 +45,14 @@ class PaddleParameter:
         return array.T if self.transposed else array
 
 
-@dataclass(frozen=True)
-class Mapped:
-    """All parameters of the transformers model, and what of the checkpoint has no place in it."""
+def map_parameters(
+    checkpoint: Checkpoint, arrays: Arrays, sizes: Sizes
+) -> tuple[dict[str, PaddleParameter], tuple[str, ...]]:
+    """All parameters of the transformers model by name, and the arrays of an encoder's heads, which it goes without.
 
-    parameters: tuple[PaddleParameter, ...]
-    left_out: tuple[str, ...]
-
-
-def map_parameters(checkpoint: Checkpoint, arrays: Arrays, sizes: Sizes) -> Mapped:
-    """Find a place for every array; a UserError names those that are missing, misshapen or have none."""
-    wanted = tuple(_parameters(checkpoint, sizes))
+    A UserError names arrays that are missing, misshapen or have no place.
+    """
+    wanted = list(_parameters(checkpoint, sizes))
     if missing := [parameter.paddle for parameter in wanted if parameter.paddle not in arrays]:
         what = f"The checkpoint lacks {named(missing)}, which {checkpoint.title} needs."
         raise checkpoint.bad_weights(what, f"Check the class and the sizes in {checkpoint.config.name}.")
@@ -72,7 +69,7 @@ def map_parameters(checkpoint: Checkpoint, arrays: Arrays, sizes: Sizes) -> Mapp
     if unknown := [name for name in rest if not name.startswith(droppable)]:
         what = f"The checkpoint holds {named(unknown)}, for which {checkpoint.title} has no place."
         raise checkpoint.bad_weights(what, f"Check the class in {checkpoint.config.name}.")
-    return Mapped(wanted, tuple(rest))
+    return {parameter.name: parameter for parameter in wanted}, tuple(rest)
 
 
 def named(names: list[str]) -> str:

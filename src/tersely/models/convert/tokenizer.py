@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +22,8 @@ COPIED = {
 """Settings that mean the same in both libraries."""
 
 
-@dataclass(frozen=True)
-class TokenizerFiles:
-    """Contents by file name, and how many tokens they number."""
-
-    contents: Mapping[str, bytes]
-    tokens: int
-
-
-def make_tokenizer(checkpoint: Checkpoint, vocab_size: int, max_length: int) -> TokenizerFiles:
-    """Check the vocabulary against the table of `vocab_size` rows, and write the settings anew."""
+def make_tokenizer(checkpoint: Checkpoint, vocab_size: int, max_length: int) -> tuple[dict[str, bytes], int]:
+    """Check the vocabulary against the table of `vocab_size` rows; give the files' contents and the count of tokens."""
     folder = checkpoint.folder
     kinds = ("vocab.txt", "vocab.json") if checkpoint.family == "roberta" else ("vocab.txt",)
     kind = next((name for name in kinds if (folder / name).is_file()), None)
@@ -58,7 +49,7 @@ def make_tokenizer(checkpoint: Checkpoint, vocab_size: int, max_length: int) -> 
         ours[f"{role}_token"] = token
     ours["model_max_length"] = max_length
     contents["tokenizer_config.json"] = (json.dumps(ours, ensure_ascii=False, indent=2) + "\n").encode("utf-8")
-    return TokenizerFiles(contents, len(tokens))
+    return contents, len(tokens)
 
 
 def _settings(folder: Path) -> dict[str, Any]:

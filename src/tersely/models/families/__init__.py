@@ -1,4 +1,4 @@
-"""One file per model family, and this table of them.
+"""One file per build of model, and this table of the families.
 
 >>> find("bert").layers
 'encoder.layer'
@@ -14,17 +14,12 @@ from typing import Any
 
 from ...errors import UserError
 from .albert import ALBERT
-from .bert import BERT
-from .camembert import CAMEMBERT
+from .bert import BERT, CAMEMBERT, ELECTRA, ERNIE, ROBERTA, XLM_ROBERTA
 from .deberta_v2 import DEBERTA_V2
 from .distilbert import DISTILBERT
-from .electra import ELECTRA
-from .ernie import ERNIE
 from .family import SHIFTED, Family, Stacked, longest
 from .modernbert import MODERNBERT
 from .mpnet import MPNET
-from .roberta import ROBERTA
-from .xlm_roberta import XLM_ROBERTA
 
 __all__ = ["FAMILIES", "SHIFTED", "Family", "Stacked", "find", "longest", "register"]
 

@@ -1,5 +1,7 @@
 """BERT, and those whose layers are built and named like BERT's (RoBERTa, XLM-R, ERNIE, ELECTRA, CamemBERT)."""
 
+from dataclasses import replace
+
 from .family import Family
 
 BERT = Family(
@@ -12,4 +14,9 @@ BERT = Family(
     head_size="attention.self.attention_head_size",
     head_count=("attention.self.num_attention_heads",),
     head_width=("attention.self.all_head_size",),
+)
+
+# Other embeddings alone; behind ELECTRA's narrower ones a projection, which stays as it is.
+ROBERTA, XLM_ROBERTA, ERNIE, ELECTRA, CAMEMBERT = (
+    replace(BERT, model_type=name) for name in ("roberta", "xlm-roberta", "ernie", "electra", "camembert")
 )

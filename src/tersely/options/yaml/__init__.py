@@ -4,10 +4,18 @@
 what was typed too, `without_idle` what has no effect on the run, `as_words` gives the rest for the parser.
 """
 
-from .document import Config, Setting
+from .document import Config, FileOption
 from .merge import Flags, as_words, beside, which_config, without_idle
 from .read import Asker, read_config
 
 __all__ = [
-    "Asker", "Config", "Flags", "Setting", "as_words", "beside", "read_config", "which_config", "without_idle"
+    "Asker",
+    "Config",
+    "FileOption",
+    "Flags",
+    "as_words",
+    "beside",
+    "read_config",
+    "which_config",
+    "without_idle"
 ]  # fmt: skip

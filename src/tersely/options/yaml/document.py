@@ -31,8 +31,8 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Setting:
-    """An option, what would be typed after its flag, and where it comes from: file and line with the key, the key."""
+class FileOption:
+    """An option that a file sets: what would be typed after its flag, file and line of the key, the key."""
 
     option: str
     words: tuple[str, ...]
@@ -45,7 +45,7 @@ class Config:
     """A file's settings by option. `left_out`: keys that have no effect here, with their lines."""
 
     path: str
-    settings: dict[str, Setting] = field(default_factory=dict)
+    settings: dict[str, FileOption] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
 
     def without(self, names: Mapping[str, str]) -> Config:
@@ -88,7 +88,7 @@ class Item:
         """Set an option to some words, or else to what stands there; nothing sets nothing."""
         found = words or self.words
         if found is not None:
-            self.config.settings[option] = Setting(option, found, self.where, self.key)
+            self.config.settings[option] = FileOption(option, found, self.where, self.key)
 
     def leave(self, reason: str) -> None:
         """Name the key as one that has no effect."""

@@ -15,9 +15,8 @@ from ...strategy import Plan, parse_all
 from ..compress import CompressOptions
 from ..data import DataOptions
 from ..effects import touches, trains
-from ..flags import strategies, truth
-from ..option import options_of
-from .document import Config, Setting
+from ..option import options_of, strategies, truth
+from .document import Config, FileOption
 
 INSTEAD: dict[str, tuple[str, ...]] = {
     "calibration_rows": ("batch_size_list", "batch_num_list"),
@@ -54,7 +53,7 @@ class Flags:
     """A parser's flags by option; `check` says what else is wrong with a setting."""
 
     parser: argparse.ArgumentParser
-    check: Callable[[Setting], None] = lambda setting: None
+    check: Callable[[FileOption], None] = lambda setting: None
 
     def action(self, option: str) -> argparse.Action | None:
         """What the parser does with an option; None where it does not know it."""
@@ -122,7 +121,7 @@ def as_words(config: Config, flags: Flags) -> list[str]:
     return typed
 
 
-def _words(setting: Setting, flags: Flags) -> list[str]:
+def _words(setting: FileOption, flags: Flags) -> list[str]:
     flag, words, action = f"--{setting.option}", setting.words, flags.action(setting.option)
     if setting.option == "strategy":
         typed = [f"{flag}={word}" for word in words]
