@@ -204,8 +204,11 @@ def divide_rows(data: Data, task: Task, options: CompressOptions, plans: Sequenc
         return [(unlabelled if plan.source == "train" else evaluation or ())[int(i)] for i in chosen]
 
     def statistics() -> list[Any]:
-        """As many of both kinds as there are of them, drawn by seed; without training rows the others are these."""
-        pool = np.concatenate([plan.calibration, plan.judging])
+        """As many of both kinds as there are of them, drawn by seed; without training rows the others are these.
+
+        Rows that judge calibrations may be among them, but not those that show how far answers move.
+        """
+        pool = plan.calibration if evaluation is None else np.concatenate([plan.calibration, plan.judging])
         others = unlabelled if data.train is not None else []
         if not others:
             return examples(pool[:STATISTICS])
