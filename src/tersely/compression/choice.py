@@ -119,13 +119,15 @@ def choose(
     *,
     prefer: str = "speed",
     bounded: bool = True,
+    limit: str = "--max_drop",
 ) -> Choice:
     """Pick one among those that keep to `max_drop`, or among all where none does. Their order does not matter.
 
     Fidelity tells candidates of the same weights apart. Of a model that was pruned or trained it says little: its
     answers may differ and be as good. So one is picked for each model, and between models drop and speed decide.
     `value` is the metric's, for candidates with statistics; `bounded`: whether it is a share. `prefer`: what decides
-    among those that hold. Costs a paired bootstrap a candidate: 0.01 s (408 rows) to 0.5 s (5,000 that all differ).
+    among those that hold; `limit`: what `max_drop` is called. Costs a paired bootstrap a candidate: 0.01 s (408 rows)
+    to 0.5 s (5,000 that all differ).
     """
     _check(candidates, value)
     pool = [one for one in candidates if one.is_within(max_drop)] or list(candidates)
@@ -135,14 +137,15 @@ def choose(
     if len(models) == 1 or any(one.comparison.drop is None for one in pool):
         chosen = _choose(pool, value, prefer)
     else:
-        chosen = _between([_choose(group, value, prefer) for group in models.values()], pool, max_drop, prefer, bounded)
-    beyond = {one.name: "drop above --max_drop" for one in candidates if one not in pool}
-    rule = f"Those whose drop is above --max_drop are out. {chosen.rule}" if beyond else chosen.rule
+        of_each = [_choose(group, value, prefer) for group in models.values()]
+        chosen = _between(of_each, pool, max_drop, prefer, bounded, limit)
+    beyond = {one.name: f"drop above {limit}" for one in candidates if one not in pool}
+    rule = f"Those whose drop is above {limit} are out. {chosen.rule}" if beyond else chosen.rule
     return Choice(chosen.best, chosen.eligible, {**chosen.reasons, **beyond}, rule)
 
 
 def _between(
-    choices: Sequence[Choice], pool: Sequence[Measured], max_drop: float | None, prefer: str, bounded: bool
+    choices: Sequence[Choice], pool: Sequence[Measured], max_drop: float | None, prefer: str, bounded: bool, limit: str
 ) -> Choice:
     """Pick one of the best of several models: those whose score fell too far are out, then what is preferred."""
     by_name = {one.name: one for one in pool}
@@ -156,13 +159,17 @@ def _between(
         out = {name: why for name, why in out.items() if by_name[name] not in left}
         note = " No model's score is sure to hold: the user's own weights go first, then the least drop."
     ranked, behind = _ranked(left, prefer)
-    reasons = {name: why for choice in choices for name, why in choice.reasons.items()} | out | behind
-    limit = f"{100 * LIMIT:g} points" if bounded else f"{100 * LIMIT:g} % of FP32's"
-    reach = f", or may be above {100 * REACH:g} (the 95 % interval)" if bounded else ""
-    held = "is above --max_drop" if max_drop is not None else f"is above {limit}{reach}"
-    rule = (
-        f"Of each model one: {choices[0].rule} Between models: out is whose drop {held}; then {ORDERS[prefer]}.{note}"
-    )
+    within = {
+        name: f"of its model {choice.best} is better: {why}"
+        for choice in choices
+        for name, why in choice.reasons.items()
+    }
+    reasons = within | out | behind
+    if max_drop is None:
+        reach = f", or may be above {100 * REACH:g} (the 95 % interval)" if bounded else ""
+        limit = (f"{100 * LIMIT:g} points" if bounded else f"{100 * LIMIT:g} % of FP32's") + reach
+    rule = f"Of each model one: {choices[0].rule} Between models: out is whose drop is above {limit}; "
+    rule += f"then {ORDERS[prefer]}.{note}"
     return Choice(ranked[0].name, tuple(one.name for one in ranked), dict(sorted(reasons.items())), rule)
 
 

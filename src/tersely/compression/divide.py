@@ -251,6 +251,7 @@ def divide_rows(data: Data, task: Task, options: CompressOptions, plans: Sequenc
             "train": len(train),
             "unlabelled": len(unlabelled),
             "calibration": calibrating,
+            "search": len(search),
             "scoring": len(scoring),
             "test": len(test or ()),
         },

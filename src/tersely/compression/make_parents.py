@@ -151,7 +151,7 @@ class ParentMaker:
         for kind in dict.fromkeys(timed_as(plan.quantizer) for plan in plans):
             alike = tuple(plan for plan in plans if timed_as(plan.quantizer) == kind)
             for target in targets:
-                shot = maker.make(kind, target)
+                shot = maker.make(kind, target, self.until)
                 made = self._distil(shot, maker.base) if DYNABERT in steps else shot
                 _publish_torch(made.folder, self.run.scratch / "torch" / made.name)
                 found.append(self._at_home(replace(made, plans=alike)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -12,7 +13,7 @@ from ..atomic import atomic_file
 from ..errors import UserError, fill
 from ..measure.benchmark import Setting
 from ..models.carve import Shape
-from ..prune.latency import LatencyTable
+from ..prune.latency import LatencyTable, empty_shape
 from ..prune.one_shot import OneShotPruner
 from ..strategy import DYNAMIC, PTQ
 from ..training.checkpoints import digest
@@ -70,11 +71,14 @@ class ShotMaker:
             what = f"There are {len(run.rows.statistics)} rows to prune by; {FEWEST} are needed at least."
             raise UserError(what, hint="Give more with --train_file; labels are not needed.", option="train_file")
 
-    def make(self, quantizer: str | None, target: float) -> Parent:
-        """A model whose graph in this precision is so many times as fast as FP32, as nearly as two tries get."""
+    def make(self, quantizer: str | None, target: float, until: float | None = None) -> Parent:
+        """A model whose graph in this precision is so many times as fast as FP32, as nearly as two tries get.
+
+        `until`: from then on, by `time.monotonic`, there is no second try.
+        """
         kind = timed_as(quantizer)
         if (kind, target) not in self._made:
-            self._made[kind, target] = self._make(kind, target)
+            self._made[kind, target] = self._make(kind, target, until)
         return self._made[kind, target]
 
     @cached_property
@@ -91,16 +95,16 @@ class ShotMaker:
     def speed_range(self, quantizer: str | None) -> tuple[float, float]:
         """How many times as fast as FP32 the base is by the table, and how fast it would be without layers."""
         table, full = self.timer(quantizer).table, self.pruner.places.full
-        none = (0,) * len(full.layers)
-        return table.speedup(full, full), table.speedup(Shape(none, none, full.layers), full)
+        return table.speedup(full, full), table.speedup(empty_shape(full), full)
 
-    def _make(self, kind: str | None, target: float) -> Parent:
+    def _make(self, kind: str | None, target: float, until: float | None) -> Parent:
         timer = self.timer(kind)
         budget, tried = timer.table.fp32 / target, []
         for number in range(TRIES):
             one, shot = self._prune(timer, target, budget, f"{number}-{kind}")
             tried.append((abs(shot.seen / target - 1), number, one))
-            if tried[-1][0] <= TOLERANCE or (shot.shape == self.pruner.places.full and shot.seen >= target):
+            is_near = tried[-1][0] <= TOLERANCE or (shot.shape == self.pruner.places.full and shot.seen >= target)
+            if is_near or (until is not None and time.monotonic() > until):
                 break
             budget *= min(max(shot.seen / target, 1 / FURTHEST), FURTHEST)
         return min(tried)[-1]

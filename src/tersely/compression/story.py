@@ -27,7 +27,7 @@ from .choice import ROUNDING, Measured, choose, pareto
 from .divide import Data, UnreadData, divide_rows
 from .evaluator import Baseline, Evaluator
 from .forecast import Forecast, RunClock
-from .ladder import Ladder
+from .ladder import LIMIT, Ladder
 from .make_candidates import CandidateMaker, check_makeable
 from .make_parents import ParentMaker, check_int8_training, check_pruning
 from .output import OutputFolder
@@ -110,7 +110,8 @@ def _find_best(
     metric = task.metrics[task.metric]
     limit = ladder.limit if options.is_auto else options.max_drop
     bounded = metric.of_system is None and bool(np.isfinite(metric.bounds).all())
-    chosen = choose(measured, metric.value, limit, prefer=options.prefer, bounded=bounded)
+    called = "--max_drop" if options.max_drop is not None else f"the limit of {100 * LIMIT:g} point"
+    chosen = choose(measured, metric.value, limit, prefer=options.prefer, bounded=bounded, limit=called)
     best = next(one for one in measured if one.name == chosen.best)
     weighed, test = evaluator.weigh(best), evaluator.test(best)
     sealed = [_seal(weighed if one is best else one, evaluator, run, output_dir) for one in measured]

@@ -140,6 +140,8 @@ def _check_plans(parts: TrainerParts, run: Request) -> None:
         by_labels = [plan] if options.learns_from_labels(plan) else []
         unlabelled = parts.unlabelled is not None
         if lacks_train_rows(plan, train=parts.train is not None, unlabelled=unlabelled, by_labels=by_labels):
+            if options.is_auto:  # its ladder goes without this rung
+                continue
             rest = "+".join(plan.without_train_rows)
             hint = f" or write strategy='{rest}'" if rest else ""
             if unlabelled:

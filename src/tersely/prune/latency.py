@@ -108,6 +108,12 @@ class LatencyTable:
         return fill(cls, table, "The latency table", where=where)
 
 
+def empty_shape(full: Shape) -> Shape:
+    """What is left of a model without heads and neurons."""
+    none = (0,) * len(full.layers)
+    return Shape(none, none, full.layers)
+
+
 def read_table(path: str | Path, precision: str) -> LatencyTable:
     """Read a table from a file of its own, or that of a precision from the `result.json` of a run that measured it."""
     place = existing(path, "file")

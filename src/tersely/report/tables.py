@@ -230,7 +230,7 @@ def command(run: FinishedRun) -> str | None:
 def made_with(run: FinishedRun) -> ReportTable:
     """Rows, machine and versions."""
     counts = {"train": "trained", "unlabelled": "unlabelled", "calibration": "calibrated"}
-    counts |= {"scoring": "scored and chose", "test": "tested"}
+    counts |= {"search": "were searched by", "scoring": "scored and chose", "test": "tested"}
     rows = [f"{run.rows[name]:,} {what}" for name, what in counts.items() if run.rows.get(name)]
     cpu = (run.cpu.get("name"), f"class {run.cpu['class']}" if run.cpu.get("class") else "")
     values = {

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from ...errors import UserError, nearest, wrong_option
-from ...strategy import Plan, parse_all
+from ...strategy import Plan
 from ..compress import CompressOptions
 from ..data import DataOptions
 from ..effects import touches, trains
@@ -100,12 +100,12 @@ def without_idle(
 
 def _plans(config: Config, typed: list[list[str]] | None) -> tuple[Plan, ...]:
     if typed is not None:
-        return parse_all(strategies(typed))
+        return CompressOptions(strategy=tuple(strategies(typed))).plans()
     setting = config.settings.get("strategy")
     if setting is None:
         return CompressOptions().plans()
     try:
-        return parse_all(setting.words)
+        return CompressOptions(strategy=setting.words).plans()
     except UserError as error:
         raise UserError(error.what, where=setting.where, hint=error.hint) from None
 

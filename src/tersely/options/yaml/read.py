@@ -10,6 +10,7 @@ from ...data.locate import plain, task_of
 from ...errors import UserError, closest, nearest
 from ...tasks import facts_of, heads, settings_of
 from ...tasks.options import TaskOptions
+from ..compress import AUTO
 from . import automatic
 from .document import Config, Item, read_document
 
@@ -55,6 +56,8 @@ def read_config(path: str | Path, asker: Asker) -> Config:
             what = f"'{odd[0]}' and '{first}' are of two kinds of files."
             raise UserError(what, where=f"{path}:{document[odd[0]].entry.line}", hint="Use one of them.")
         automatic.read_sections(parts, config)
+        if "strategy" in asker.options and "strategy" not in config.settings:  # AutoCompression then finds one itself
+            next(iter(parts.values())).put("strategy", AUTO)
         # What a section stands for may be something that the asker does not take.
         untaken = [option for option in config.settings if option not in asker.options]
         return config.without({option: f"there is no '--{option}' here" for option in untaken})
