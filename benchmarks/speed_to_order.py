@@ -1,0 +1,216 @@
+"""Pruned to a speed-up without training: what is lost at 2, 3 and 4 × in FP32 and at 6 and 10 × with INT8.
+
+    python benchmarks/speed_to_order.py MODELS DATA [NAME …] [--work DIR] [--out benchmarks/results/speed_to_order.md]
+
+A third of the dev rows by seed chooses, the rest reports and chooses nothing. A speed-up is that of the artifact, in
+one alternating run with the fastest FP32 engine: batch 16, one thread, 128 tokens (CMRC 256). Beside it in FP32:
+uniform widths that are as fast by the same latency table, by importance alone and repaired, and Fisher scores without
+repair.
+--work keeps runs; --without_others leaves out what stands beside. For other classes of CPU: --int8 3.6 6.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from subjects import SEED, Log, Subject, machine, work_folder
+
+import tersely
+from tersely import data, engines, runtime
+from tersely.errors import UserError
+from tersely.measure.score import Score, compare, score
+from tersely.models.carve import carve, shape_for
+from tersely.prune import PruneSettings
+from tersely.prune.importance import ordered_model, reorder
+from tersely.prune.latency import LatencyTable, read_table
+from tersely.prune.one_shot import OneShotPruner, shape_within
+from tersely.prune.repair import repair
+from tersely.runtime import Predictor
+from tersely.tasks import Columns
+
+NAMES = ("mrpc", "tnews", "msra_ner", "cmrc2018")
+LENGTHS = {"cmrc2018": 256}
+FLOAT, INT8 = "prune", "prune+ptq+embeddings"
+RESAMPLES = 2000
+
+
+def split(subject: Subject, rows: int | None) -> tuple[data.rows.Rows, data.rows.Rows]:
+    """Dev rows that choose, a third, and those that report."""
+    dev = data.read(subject.dev)
+    order = [int(i) for i in np.random.default_rng(SEED).permutation(len(dev))[:rows]]
+    third = len(order) // 3
+    return dev.select(order[:third]), dev.select(order[third:])
+
+
+def run(subject: Subject, choose: data.rows.Rows, out: Path, strategy: str, targets: list[float]) -> dict[str, Any]:
+    """What `tersely.compress` writes, with its minutes; a run that is there already is used."""
+    if not (out / "result.json").is_file():
+        names, values = subject.flags[::2], subject.flags[1::2]
+        task = {name.removeprefix("--"): int(value) for name, value in zip(names, values, strict=True)}
+        begun = time.perf_counter()
+        tersely.compress(
+            subject.model, output_dir=out, train_file=subject.train, eval_file=choose, strategy=strategy,
+            target_speedup=targets, target_length=LENGTHS.get(subject.name, 128), seed=SEED, progress=True, **task,
+        )  # fmt: skip
+        (out / "minutes").write_text(f"{(time.perf_counter() - begun) / 60:.1f}")
+    found: dict[str, Any] = json.loads((out / "result.json").read_text(encoding="utf-8"))
+    return found | {"minutes": (out / "minutes").read_text()}
+
+
+def of_target(result: dict[str, Any], target: float) -> dict[str, Any]:
+    """The candidate that its own rows would choose: the best score, then the most faithful."""
+    names = {one["name"] for one in result["pruned"] if one["shot"]["target"] == target}
+    made = [one for one in result["candidates"] if one["model"] in names]
+    return max(made, key=lambda one: (one["name"] == result["best"], one["score"], one["same_answer"]))
+
+
+@dataclass
+class Drops:
+    """Statistics of FP32 and of what was made of it, model by model, for the mean over models."""
+
+    pairs: dict[str, list[tuple[Any, Any, Any]]] = field(default_factory=dict)
+
+    def add(self, title: str, predictor: Predictor, before: Score, after: Score) -> None:
+        """Keep both [rows, k], and how a score comes of their sums."""
+        value = predictor.task.metrics[predictor.task.metric].value
+        self.pairs.setdefault(title, []).append((value, before.statistics, after.statistics))
+
+    def mean(self, title: str) -> tuple[float, float, float, int]:
+        """The mean of the drops in points with equal weight, its paired 95 % interval, and the number of models."""
+        generator, drops, whole = np.random.default_rng(0), np.zeros(RESAMPLES), 0.0
+        for value, before, after in self.pairs[title]:
+            rows = len(before)
+            counts = generator.multinomial(rows, np.full(rows, 1 / rows), RESAMPLES).astype(float)
+            drops += np.asarray(value(counts @ before) - value(counts @ after))
+            whole += float(value(before.sum(0)) - value(after.sum(0)))
+        count = len(self.pairs[title])
+        low, high = np.percentile(100 * drops / count, [2.5, 97.5])
+        return 100 * whole / count, float(low), float(high), count
+
+
+class Report:
+    """One line for each model that is scored on the rows that report."""
+
+    def __init__(self, log: Log, name: str, exact: Predictor, rows: list[Any], drops: Drops) -> None:
+        self.log, self.name, self.exact, self.rows, self.drops = log, name, exact, rows, drops
+        self.before = score(exact, rows)
+        log.row(name, "FP32", "1", "1.00", f"{100 * self.before.value:.2f}", "", "", "", "", "")
+
+    def line(self, how: str, target: float, seen: str, predictor: Predictor, size: str = "", minutes: str = "") -> None:
+        after = score(predictor, self.rows)
+        found = compare(self.exact.task, self.before, after)
+        self.drops.add(f"{how} at {target:g}", self.exact, self.before, after)
+        drop = found.drop
+        shown = "" if drop is None else " ".join(
+            [f"{100 * drop.drop:.2f}", f"({100 * drop.low:.2f} to {100 * drop.high:.2f})"]
+        )  # fmt: skip
+        moved = "" if found.mean_abs_logit_change is None else f"{found.mean_abs_logit_change:.3f}"
+        same = f"{100 * found.same_answer:.1f} %"
+        self.log.row(self.name, how, f"{target:g}", seen, f"{100 * after.value:.2f}", shown, same, moved, size, minutes)
+
+
+def show(log: Log, subject: Subject, work: Path, asked: argparse.Namespace, drops: Drops) -> list[str]:
+    """All lines of a model; gives how far predictions of the tables were off."""
+    choose, report = split(subject, asked.rows)
+    exact = runtime.load(subject.export(work / "fp32").folder, "onnxruntime", 1)
+    lines = Report(log, subject.name, exact, exact.task.read(report, Columns(), labelled=True), drops)
+    off = []
+    for strategy, targets in ((FLOAT, asked.float), (INT8, asked.int8)):
+        if not targets:
+            continue
+        out = work / strategy
+        result = run(subject, choose, out, strategy, targets)
+        minutes = f"{sum(rung['minutes'] for rung in result['rungs']):.1f} of {result['minutes']}"
+        for target in targets:
+            one = of_target(result, target)
+            size = f"{one['size'] / 1e6:.1f}"
+            made = runtime.load(out / one["path"], threads=1)
+            lines.line(strategy, target, f"{one['speedup']['ratio']:.2f}", made, size, minutes)
+        off += [f"{one['shot']['expected']:.3g} / {one['shot']['seen']:.3g}" for one in result["pruned"]]
+    if asked.float and not asked.without_others:
+        _others(subject, lines, read_table(work / FLOAT / "result.json", "fp32"), asked.float)
+    return off
+
+
+def _others(subject: Subject, lines: Report, table: LatencyTable, targets: list[float]) -> None:
+    """What stands beside: as fast by the table, scored in torch."""
+    task_folder = tersely.models.folder.open_folder(subject.model, subject.task_options())
+    train = task_folder.task.read(data.read(subject.train), Columns(), labelled=True)
+    drawn = [train[int(i)] for i in np.random.default_rng(SEED).permutation(len(train))[:8192]]
+    first_only = bool(table.about["first_position"])
+    pruner = OneShotPruner(task_folder, drawn, first_only=first_only, seed=SEED)
+    full, family = pruner.places.full, pruner.family
+    settings = PruneSettings(width_mult_list=(Fraction(1, 2),))
+    ordered = ordered_model(pruner.model, family, task_folder, drawn, settings, seed=SEED)
+    by_gradients = reorder(pruner.model, pruner.scores[0].importance, family)
+
+    def predictor(model: Any) -> Predictor:
+        return Predictor(task_folder.task, task_folder.encoder, engines.load("torch", model))
+
+    for target in targets:
+        shape = max(
+            (shape_for(full, Fraction(n, 48)) for n in range(4, 49)),
+            key=lambda shape: (table.speedup(shape, full) >= target, -table.speedup(shape, full)),
+        )
+        seen = f"{table.speedup(shape, full):.2f} by the table"
+        uniform = carve(ordered, family, shape).eval()
+        lines.line("uniform widths", target, seen, predictor(uniform))
+        repair(pruner.model, uniform, family, pruner.sample, first_only=first_only)
+        lines.line("uniform widths, repaired", target, seen, predictor(uniform))
+        try:
+            shape = shape_within(pruner.places, pruner.scores[0], table, table.fp32 / target)
+        except UserError:
+            continue
+        seen = f"{table.speedup(shape, full):.2f} by the table"
+        lines.line("Fisher, not repaired", target, seen, predictor(carve(by_gradients, family, shape).eval()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", type=Path)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("names", nargs="*", default=list(NAMES))
+    parser.add_argument("--float", nargs="*", type=float, default=[2.0, 3.0, 4.0], help="speed-ups in FP32 (2 3 4)")
+    parser.add_argument("--int8", nargs="*", type=float, default=[6.0, 10.0], help="speed-ups with INT8 (6 10)")
+    parser.add_argument("--rows", type=int, help="so many of the dev rows (all)")
+    parser.add_argument("--without_others", action="store_true", help="only what tersely makes")
+    parser.add_argument("--work", type=Path, help="keep runs here, and use those that are")
+    parser.add_argument("--out", type=Path)
+    asked = parser.parse_args()
+    log, drops, off = Log(asked.out), Drops(), []
+    log(f"python benchmarks/speed_to_order.py MODELS DATA; {machine()}; batch 16, one thread, 128 tokens (CMRC 256)")
+    log()
+    log.head(
+        "model",
+        "how",
+        "asked ×",
+        "measured ×",
+        "score",
+        "drop (95 %)",
+        "same answer",
+        "mean abs. Δlogit",
+        "MB",
+        "minutes",
+    )
+    with work_folder(asked.work) as scratch:
+        for name in asked.names:
+            subject = Subject.find(name, asked.models, asked.data)
+            off += show(log, subject, scratch / name, asked, drops)
+    log()
+    log.head("mean over models", "drop (95 %)", "models")
+    for title in drops.pairs:
+        mean, low, high, count = drops.mean(title)
+        log.row(title, f"{mean:.2f} ({low:.2f} to {high:.2f})", str(count))
+    log()
+    log(f"Speed-ups by the latency table / of the graph: {', '.join(off)}.")
+
+
+if __name__ == "__main__":
+    main()
