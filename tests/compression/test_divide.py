@@ -66,7 +66,9 @@ def texts(examples: Any) -> set[str]:
 def test_training_rows_calibrate_and_all_eval_rows_score(divide: Divide, spelled: Spelled) -> None:
     train, evaluation, test = numbered(1000), numbered(90, 1), numbered(50, 2)
     divided = divide(train=train, evaluation=evaluation, test=test)
-    assert divided.counts == {"train": 0, "unlabelled": 0, "calibration": 128, "scoring": 90, "test": 50}
+    assert divided.counts == {
+        "train": 0, "unlabelled": 0, "calibration": 128, "search": 0, "scoring": 90, "test": 50,
+    }  # fmt: skip
     assert divided.samples is not None
     assert len(divided.samples.features) == 128
     assert divided.samples.sets == {"128": 128}
@@ -110,6 +112,21 @@ def test_few_training_rows_are_enough_to_prune_by(scored: bool, expected: int) -
     assert len(texts(divided.statistics)) == expected
     assert not scored or len(divided.scoring) == 20
     assert scored or not texts(divided.statistics) & texts(divided.scoring)
+
+
+def test_a_search_and_those_that_judge_it_share_no_eval_rows() -> None:
+    options = CompressOptions(strategy="auto")
+    divided = divide_rows(Data(numbered(300), numbered(500, 1)), TASK, options, options.plans())
+    search, judge = texts(divided.search), texts(divided.scoring)
+    assert (len(search), len(judge), search & judge) == (250, 250, set())
+    assert (divided.counts["search"], divided.counts["scoring"]) == (250, 250)
+    assert divided.searched.scoring == divided.search
+    assert len(divided.places) == 250
+    few = divide_rows(Data(numbered(300), numbered(399, 1)), TASK, options, options.plans())
+    assert (len(few.search), len(few.scoring)) == (0, 399)
+    assert "fewer than 400" in " ".join(few.notes)
+    asked = CompressOptions(strategy="prune", target_speedup=2)  # nothing is looked for
+    assert not divide_rows(Data(numbered(300), numbered(500, 1)), TASK, asked, asked.plans()).search
 
 
 def test_lone_dynamic_needs_no_rows(divide: Divide) -> None:

@@ -72,6 +72,8 @@ def compress(request: Request, progress: Progress = SILENT) -> CompressionResult
     smaller = check_pruning(folder, options, plans, training)
     check_int8_training(folder, options, plans, training)
     output.expect_room(_room(folder, plans, smaller))
+    if options.is_auto and folder.graph is not None:
+        notes = (*notes, "A bare graph cannot be pruned: auto tries it in INT8 alone.")
     notes = (*notes, *rows.notes)
     if options.max_minutes is not None or any(PRUNE in plan.steps for plan in plans):
         progress = RunClock(progress, started)
