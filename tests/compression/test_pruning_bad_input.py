@@ -116,12 +116,12 @@ def test_rows_without_labels_may_be_learnt_from_the_teacher(place: Path, asked: 
     assert all(example.gold is None for example in divided.train)
 
 
-def test_a_criterion_is_left_out_where_pruned_shapes_learn_from_the_teacher_alone(place: Path) -> None:
+def test_a_criterion_counts_where_labels_do(place: Path) -> None:
     """What `prune` has made is not ordered anew, so that no label is asked for."""
-    from tersely.compression.make_parents import _prune_settings
+    from tersely.compression.make_parents import _losses, _prune_settings
     from tersely.options.compress import CompressOptions
 
-    for options, reorder, counts in ((CompressOptions(), True, True), (CompressOptions(), False, False),
-                                     (CompressOptions(label_loss=1), False, True)):  # fmt: skip
-        settings = _prune_settings(options, max, reorder=reorder)
-        assert (settings.criterion is not None) == settings.needs_labels == counts
+    by_labels = CompressOptions(label_loss=1)
+    assert _prune_settings(CompressOptions(), max).criterion is max
+    assert _losses(CompressOptions(), max, place).criterion is None
+    assert _losses(by_labels, max, place).criterion is max

@@ -110,7 +110,9 @@ def test_result_tells_what_the_specification_asks_for(everything: tuple[Place, C
     content = json.loads((result.output_dir / "result.json").read_text())
     assert content["rows"] == {
         "train": 0,
+        "unlabelled": 0,
         "calibration": 64,
+        "search": 0,
         "scoring": DEV,
         "test": TEST,
         "chosen_on": "eval rows, which also chose",

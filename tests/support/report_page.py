@@ -82,10 +82,9 @@ def check_reports(folder: Path) -> Node:
     for drawing in drawings:
         check_plot(drawing, content)
     markdown = (folder / "report.md").read_text(encoding="utf-8")
+    table = markdown.partition("\n## Candidates\n")[2].partition("\n## ")[0].splitlines()
     for one in content["candidates"]:
-        (line,) = (
-            line for line in markdown.splitlines() if re.match(rf"\| {re.escape(one['name'])}(,| \(|\s\|)", line)
-        )
+        (line,) = (line for line in table if re.match(rf"\| {re.escape(one['name'])}(,| \(|\s\|)", line))
         for said in numbers(one, content):
             assert said in line.replace("−", "-"), (said, line)
     return page

@@ -189,20 +189,24 @@ class ShapeTimer:
         )
 
     def _probes(self) -> dict[tuple[str, bool], dict[int, Shape]]:
-        """Shapes to time by the kind of sublayer, whether it is the last layer's, and the units that it keeps."""
-        base = self._timed_shape
+        """Shapes to time by the kind of sublayer, whether it is the last layer's, and the units that it keeps.
+
+        Without its last attention all that comes before would be computed for one position too, which is no cost of
+        that attention: where one position counts it is not timed at none.
+        """
+        base, first_only = self._timed_shape, self.base.first_only
         found: dict[tuple[str, bool], dict[int, Shape]] = {}
         for unit, sizes in ((HEADS, base.heads), (NEURONS, base.ffn)):
-            most = max(sizes)
+            most, alike, layers = max(sizes), self._alike(unit), len(base.layers)
             step = 1 if unit == HEADS else neuron_step(most)
-            points = {0, min(step, most), most, *(min(most, step * round(share * most / step)) for share in SHARES)}
-            alike = self._alike(unit)
+            least = {min(step, most), most}
+            between = {min(most, step * round(share * most / step)) for share in SHARES}
+            timed_at_none = least | {0}
+            not_at_none = least if first_only and unit == HEADS and len(least) > 1 else timed_at_none
+            points = between | (not_at_none if alike == layers else timed_at_none)
             found[unit, False] = {count: _with(base, unit, range(alike), count) for count in sorted(points)}
-            if alike < len(base.layers):
-                last = [len(base.layers) - 1]
-                # Without its attention the layer before it would be computed for one position too: no cost of its own.
-                points = {step, most} if unit == HEADS else {0, step, most}
-                found[unit, True] = {count: _with(base, unit, last, count) for count in sorted(points)}
+            if alike < layers:
+                found[unit, True] = {count: _with(base, unit, [layers - 1], count) for count in sorted(not_at_none)}
         return found
 
     @cached_property

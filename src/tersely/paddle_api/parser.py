@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from transformers import HfArgumentParser
@@ -189,6 +190,8 @@ class PdArgumentParser(HfArgumentParser):  # type: ignore[misc]
             if field.init and field.name in added and not self._knows(field.name):
                 own = copy.copy(field)  # the parser of transformers writes into it
                 own.type = hints[field.name]
+                known = {name: field.metadata[name] for name in ("help", "aliases") if name in field.metadata}
+                own.metadata = MappingProxyType(known)
                 if typing.get_origin(own.type) is dict or own.type is dict:
                     self.add_argument(f"--{field.name}", type=json.loads, help=field.metadata.get("help"))
                 else:
