@@ -21,8 +21,8 @@ from ..training.model_folder import save_carved
 from .parents import Parent, RunContext, Shot, open_made
 from .shape_timer import ShapeTimer
 
-TOLERANCE = 0.05
-"""How far a measured speed-up may be off the one that was asked for."""
+TOLERANCE, CLOSE = 0.05, 0.03
+"""How far a measured speed-up may be off the one that was asked for, and how near a first try has to come."""
 TRIES = 2
 """Models that are made for one target, the second with a budget corrected by the time that the first takes."""
 FURTHEST = 1.25
@@ -103,7 +103,7 @@ class ShotMaker:
         for number in range(TRIES):
             one, shot = self._prune(timer, target, budget, f"{number}-{kind}")
             tried.append((abs(shot.seen / target - 1), number, one))
-            is_near = tried[-1][0] <= TOLERANCE or (shot.shape == self.pruner.places.full and shot.seen >= target)
+            is_near = tried[-1][0] <= CLOSE or (shot.shape == self.pruner.places.full and shot.seen >= target)
             if is_near or (until is not None and time.monotonic() > until):
                 break
             budget *= min(max(shot.seen / target, 1 / FURTHEST), FURTHEST)
