@@ -16,7 +16,7 @@ from scores import SETTINGS, tersely
 
 from tersely import data
 from tersely.artifact import Artifact, is_artifact, read
-from tersely.compression.divide import calibration_order
+from tersely.compression.draw import calibration_order
 from tersely.engines.cpu import cpu
 from tersely.graphs.first_position import keep_first_position
 from tersely.graphs.plain import unfold

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tersely.compression.divide import SampleSet, asked_rows, calibration_order, sample_sets, screening_rows
+from tersely.compression.draw import SampleSet, asked_rows, calibration_order, sample_sets, screening_rows
 from tersely.options.compress import CompressOptions
 
 MOVING = "moving_average_abs_max"

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..data.rows import Rows
 from ..deploy.probe import probe_examples
@@ -16,35 +15,18 @@ from ..options.compress import CompressOptions
 from ..quantize.samples import Samples
 from ..strategy import MOVING, PRUNE, Plan
 from ..tasks import Columns, Encoder, Feature, Task
-
-Indices = NDArray[np.int64]
+from .draw import JUDGING, SIZES, Indices, RowPlan, SampleSet, asked_rows, calibration_order, sample_sets
 
 MORE = 4
 """Times as many rows calibrate when the drop is above `--max_drop`."""
 
-LEARNING = 128
-"""AdaRound and bias correction see at least so many rows where there are as many."""
-
-JUDGING = 128
-"""Rows held out, on which AdaRound, bias correction and skip lists are judged."""
-
-FEWEST_JUDGING = 8
-"""With fewer rows left over, the calibration rows judge too."""
-
-FEWEST_SCORING = 100
-"""Eval rows are taken out of scoring only where so many stay, and half of all."""
-
 STATISTICS, FROM_EVAL = 8192, 1024
 """Rows that pruning without training may draw from; so many of the eval rows where there are no training rows."""
 
+UNLABELLED = "unlabelled rows"
+
 FEWEST_SPLIT = 400
 """With so many eval rows or more half of them search for speed-ups, and the others judge."""
-
-SCREENING = 256
-"""Rows on which many candidates are screened."""
-
-SIZES, NUMS = (4,), (1,)
-"""What PaddleNLP's documents tell users to give, where only the other of the two lists was given."""
 
 
 @dataclass(frozen=True)
@@ -77,18 +59,6 @@ class UnreadData:
         readers = (self.train, self.evaluation, self.test, self.unlabelled)
         train, evaluation, test, unlabelled = (read and read() for read in readers)
         return Data(train, evaluation, test, self.columns, unlabelled)
-
-
-@dataclass(frozen=True)
-class SampleSet:
-    """The first `rows` of the calibration rows under the name that candidates bear.
-
-    `batch_size` matters to `moving_average_abs_max` alone, whose average goes over batches.
-    """
-
-    name: str
-    rows: int
-    batch_size: int
 
 
 @dataclass(frozen=True)
@@ -164,21 +134,6 @@ class DividedRows:
         )
 
 
-@dataclass(frozen=True)
-class RowPlan:
-    """Indices of rows by what they do. `source` ("train" or "eval") is where `calibration` and `judging` point.
-
-    `calibration` [pool] is in the order of drawing, so that its first n are the rows of every set of n. `scoring` are
-    eval rows in their order. `notes` say in plain words which rows do two things.
-    """
-
-    source: str
-    calibration: Indices
-    judging: Indices
-    scoring: Indices
-    notes: tuple[str, ...]
-
-
 def divide_rows(data: Data, task: Task, options: CompressOptions, plans: Sequence[Plan]) -> DividedRows:
     """Read all rows, whose mistakes are told before any work, and divide them."""
     evaluation = task.read(data.evaluation, data.columns, labelled=True) if data.evaluation is not None else None
@@ -221,38 +176,23 @@ def divide_rows(data: Data, task: Task, options: CompressOptions, plans: Sequenc
     drawn = max([calibrating, *(one.rows for one in more)])
     if data.train is not None and not calibrates and not train and not prunes:
         notes.append("The training rows calibrate nothing: the strategy needs none.")
-    if evaluation is not None:
-        kept = plan.scoring if calibrates or prunes else range(len(evaluation))
-        scoring, chosen_on = [evaluation[int(i)] for i in kept], "eval rows, which also chose"
-        places = [data.evaluation.where(int(i)) for i in kept] if data.evaluation is not None else []
-    else:
-        scoring, chosen_on = held_out or probe_examples(task), "unlabelled rows"
-        source = data.train if data.train is not None else data.unlabelled
-        places = [source.where(int(i)) for i in plan.judging] if held_out and source is not None else []
-        notes.append(f"There are no eval rows: {len(scoring)} rows show how far answers move, and nothing is scored.")
-    search: list[Any] = []
+    scored = _scored(data, task, evaluation, held_out, plan, all_score=not (calibrates or prunes))
     if options.searches and evaluation is not None:
-        if len(scoring) >= FEWEST_SPLIT:
-            half = np.random.default_rng(options.seed).permutation(len(scoring)) < len(scoring) // 2
-            search = [one for one, searches in zip(scoring, half, strict=True) if searches]
-            scoring = [one for one, searches in zip(scoring, half, strict=True) if not searches]
-            places = [one for one, searches in zip(places, half, strict=True) if not searches]
-            notes.append(f"{len(search)} of the eval rows search, {len(scoring)} others judge what was found.")
-        else:
-            notes.append(f"The eval rows are fewer than {FEWEST_SPLIT}: those that search also judge what was found.")
+        scored = _apart(scored, options.seed)
+    notes += scored.notes
     return DividedRows(
-        scoring=scoring,
-        search=search,
+        scoring=scored.examples,
+        search=scored.search,
         labelled=evaluation is not None,
-        chosen_on=chosen_on,
-        places=places,
+        chosen_on=UNLABELLED if evaluation is None else "eval rows, which also chose",
+        places=scored.places,
         test=test,
         counts={
             "train": len(train),
             "unlabelled": len(unlabelled),
             "calibration": calibrating,
-            "search": len(search),
-            "scoring": len(scoring),
+            "search": len(scored.search),
+            "scoring": len(scored.examples),
             "test": len(test or ()),
         },
         notes=tuple(notes),
@@ -265,6 +205,48 @@ def divide_rows(data: Data, task: Task, options: CompressOptions, plans: Sequenc
         more_sets=more,
         moving=options.activation_quantize_type == MOVING,
     )
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """What is scored and where it stands; what a search goes by instead; what is to be said of it."""
+
+    examples: Sequence[Any]
+    places: Sequence[str]
+    notes: tuple[str, ...] = ()
+    search: Sequence[Any] = ()
+
+
+def _scored(
+    data: Data,
+    task: Task,
+    evaluation: Sequence[Any] | None,
+    held_out: Sequence[Any],
+    plan: RowPlan,
+    *,
+    all_score: bool,
+) -> _Scored:
+    """The eval rows that nothing else uses; without any the rows that judge, or made-up ones."""
+    if evaluation is not None and data.evaluation is not None:
+        kept = [int(i) for i in (range(len(evaluation)) if all_score else plan.scoring)]
+        return _Scored([evaluation[i] for i in kept], [data.evaluation.where(i) for i in kept])
+    examples, source = held_out or probe_examples(task), data.train if data.train is not None else data.unlabelled
+    places = [source.where(int(i)) for i in plan.judging] if held_out and source is not None else []
+    note = f"There are no eval rows: {len(examples)} rows show how far answers move, and nothing is scored."
+    return _Scored(examples, places, (note,))
+
+
+def _apart(scored: _Scored, seed: int) -> _Scored:
+    """Half of the rows for a search, by seed, where there are many; the others judge what it found."""
+    count = len(scored.examples)
+    if count < FEWEST_SPLIT:
+        note = f"The eval rows are fewer than {FEWEST_SPLIT}: those that search also judge what was found."
+        return replace(scored, notes=(note,))
+    searches = np.random.default_rng(seed).permutation(count) < count // 2
+    search, judge = np.flatnonzero(searches).tolist(), np.flatnonzero(~searches).tolist()
+    note = f"{len(search)} of the eval rows search, {len(judge)} others judge what was found."
+    examples, places = ([part[i] for i in judge] for part in (scored.examples, scored.places))
+    return _Scored(examples, places, (note,), [scored.examples[i] for i in search])
 
 
 def _sets(options: CompressOptions, plan: RowPlan) -> tuple[tuple[SampleSet, ...], tuple[SampleSet, ...], list[str]]:
@@ -300,107 +282,3 @@ def _unlabelled(data: Data, task: Task, others: Sequence[Any]) -> list[Any]:
             what = f"The unlabelled rows {kind[0]} a '{name}', which the labelled ones {kind[1]}."
             raise rows.lacks(what, hint=f"Both need the same texts. Name the column with --{name}_column.")
     return found
-
-
-def sample_sets(options: CompressOptions, available: int) -> tuple[tuple[SampleSet, ...], tuple[str, ...]]:
-    """The sets of rows that the options ask for, and notes: on sets cut short and on sets that are one.
-
-    >>> sets, notes = sample_sets(CompressOptions(batch_size_list=(4, 8), batch_num_list=(1, 2, None)), 1000)
-    >>> [(one.name, one.rows) for one in sets]
-    [('4_1', 4), ('4_2', 8), ('4_None', 1000), ('8_2', 16)]
-    >>> notes
-    ('8_1 has the same rows as 4_2: one candidate.', '8_None has the same rows as 4_None: one candidate.')
-    """
-    found: dict[tuple[int, int | None], SampleSet] = {}
-    notes = []
-    by_batch = options.activation_quantize_type == MOVING
-    for name, batch_size, asked in _grid(options):
-        rows = available if asked is None else min(asked, available)
-        if asked is not None and asked > rows:
-            notes.append(f"{name} asks for {asked} rows; there are {rows}, and all of them calibrate.")
-        one = SampleSet(name, rows, batch_size)
-        same = found.setdefault((rows, batch_size if by_batch else None), one)
-        if same is not one:
-            notes.append(f"{name} has the same rows as {same.name}: one candidate.")
-    return tuple(found.values()), tuple(notes)
-
-
-def asked_rows(options: CompressOptions) -> int | None:
-    """How many calibration rows the options ask for at most; None: all there are.
-
-    >>> asked_rows(CompressOptions(batch_size_list=(4, 8))), asked_rows(CompressOptions(batch_num_list=(None,)))
-    (8, None)
-    """
-    asked = [rows for _, _, rows in _grid(options)]
-    if options.round_type == "adaround" or options.bias_correction:
-        asked.append(LEARNING)
-    counts = [rows for rows in asked if rows is not None]
-    return max(counts) if len(counts) == len(asked) else None
-
-
-def calibration_order(
-    train_rows: int, eval_rows: int, *, seed: int, asked: int | None = 128, judging: int = JUDGING
-) -> RowPlan:
-    """Draw calibration rows by seed: from training rows where there are any, else from eval rows.
-
-    `asked`: see `asked_rows`. `judging`: rows to hold out; 0 where nothing is judged. Eval rows that calibrate or
-    judge leave the scoring where enough stay (`FEWEST_SCORING`, and half); else they do both, and a note says so.
-
-    >>> rows = calibration_order(0, 1000, seed=42, asked=128)
-    >>> len(rows.calibration), len(rows.judging), len(rows.scoring)
-    (128, 128, 744)
-    """
-    source, count = ("train", train_rows) if train_rows else ("eval", eval_rows)
-    drawn = np.random.default_rng(seed).permutation(count)
-    wanted = count if asked is None else min(asked, count)
-    pool, judges, judged_on_pool = _hold_out(drawn, wanted, judging)
-    scoring, notes = np.arange(eval_rows), []
-    if source == "eval" and count:
-        pool = pool[:wanted]  # the rest reports the score
-        scoring, note = _score_apart(eval_rows, pool, judges)
-        notes.append(note)
-    if judged_on_pool and count:
-        others = f"{count - wanted} others" if count > wanted else "no others"
-        notes.append(f"What is learned is judged on rows that calibrate, as there are {others}.")
-    return RowPlan(source, pool, judges, scoring, tuple(notes))
-
-
-def screening_rows(scoring: Indices, seed: int) -> Indices:
-    """The rows on which many candidates are screened, in their order: all where there are no more than 256."""
-    drawn = np.random.default_rng(seed).permutation(len(scoring))[:SCREENING]
-    return scoring[np.sort(drawn)]
-
-
-def _grid(options: CompressOptions) -> list[tuple[str, int, int | None]]:
-    """(name, batch size, rows or None for all) of each set, in the order of the lists."""
-    if options.batch_size_list is None and options.batch_num_list is None:
-        return [(f"{options.calibration_rows}", SIZES[0], options.calibration_rows)]
-    return [
-        (f"{size}_{num}", size, None if num is None else size * num)
-        for size in options.batch_size_list or SIZES
-        for num in options.batch_num_list or NUMS
-    ]
-
-
-def _hold_out(drawn: Indices, wanted: int, judging: int) -> tuple[Indices, Indices, bool]:
-    """Rows that may calibrate, rows that judge, and whether these had to be the same."""
-    held = min(judging, len(drawn) - wanted)
-    if held < min(judging, FEWEST_JUDGING):
-        return drawn, drawn[: min(judging, wanted)], True
-    return np.concatenate([drawn[:wanted], drawn[wanted + held :]]), drawn[wanted : wanted + held], False
-
-
-def _score_apart(eval_rows: int, pool: Indices, judges: Indices) -> tuple[Indices, str]:
-    """The eval rows that report the score where some of them must calibrate, and what to tell the user."""
-    start = "There are no training rows:"
-    everything = np.arange(eval_rows)
-    enough = max(FEWEST_SCORING, eval_rows / 2)
-    both = np.union1d(pool, judges)
-    if eval_rows - len(both) >= enough:
-        rest = np.setdiff1d(everything, both)
-        return rest, f"{start} {len(both)} of {eval_rows} eval rows calibrate or judge, and are not scored."
-    if eval_rows - len(pool) >= enough:
-        rest = np.setdiff1d(everything, pool)
-        also = f"{len(judges)} of those scored also judge what is learned"
-        return rest, f"{start} {len(pool)} of {eval_rows} eval rows calibrate and are not scored; {also}."
-    return everything, f"{start} {len(pool)} of {eval_rows} eval rows calibrate and also report the score."

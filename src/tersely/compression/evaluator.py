@@ -27,7 +27,7 @@ from ..strategy import DYNAMIC
 from . import choice
 from .candidate import Candidate, write_candidate
 from .choice import Measured, Ratio, screen
-from .divide import screening_rows
+from .draw import screening_rows
 from .parents import Parent, RunContext
 
 BATCHES, LENGTH = (1, 16), 128
