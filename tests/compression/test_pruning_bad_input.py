@@ -118,10 +118,10 @@ def test_rows_without_labels_may_be_learnt_from_the_teacher(place: Path, asked: 
 
 def test_a_criterion_counts_where_labels_do(place: Path) -> None:
     """What `prune` has made is not ordered anew, so that no label is asked for."""
-    from tersely.compression.make_parents import _losses, _prune_settings
+    from tersely.compression.check_models import losses_after_prune, prune_settings
     from tersely.options.compress import CompressOptions
 
     by_labels = CompressOptions(label_loss=1)
-    assert _prune_settings(CompressOptions(), max).criterion is max
-    assert _losses(CompressOptions(), max, place).criterion is None
-    assert _losses(by_labels, max, place).criterion is max
+    assert prune_settings(CompressOptions(), max).criterion is max
+    assert losses_after_prune(CompressOptions(), max, place).criterion is None
+    assert losses_after_prune(by_labels, max, place).criterion is max

@@ -1,95 +1,38 @@
-"""The smaller and the trained models of a run, checked before any work: one cut, one training for all who ask."""
+"""The smaller and the trained models of a run: one cut, one training for all who ask."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from .. import tasks
-from ..errors import UserError, wrong_option
+from ..errors import UserError
 from ..measure.benchmark import Setting
-from ..models.carve import Shape, locate, shape_of
+from ..models.carve import Shape, shape_of
 from ..models.families import find
 from ..models.folder import NOTES, ModelFolder
-from ..options.compress import CompressOptions
 from ..processes import on_all
 from ..prune.distil_shape import distil_shape
-from ..prune.dynabert import Pruned, pruning_arguments, train_widths
+from ..prune.dynabert import Pruned, train_widths
 from ..prune.latency import LatencyTable
 from ..prune.vocabulary import PrunedVocabulary, prune_vocabulary
-from ..prune.widths import PruneSettings, Target
-from ..qat import Calibrated, QatSettings, train_int8
-from ..qat.training import int8_arguments
+from ..qat import Calibrated, train_int8
 from ..quantize.skip import fits
-from ..quantize.targets import FEWEST_OUTPUTS, find_targets
+from ..quantize.targets import find_targets
 from ..strategy import DYNABERT, PRUNE, PRUNE_EMBEDDINGS, QAT, Plan
 from ..training.distillation import TrainingRun
-from ..training.isolated import isolated
-from ..training.losses import Criterion, LossSettings
-from ..training.teacher import open_teacher
 from .candidate import link
+from .check_models import has_widths, losses_after_prune, prune_settings, qat_settings, trains_cut
 from .make_shots import ShotMaker, timed_as
-from .parents import Parent, RunContext, open_made, options_for
+from .parents import Parent, RunContext, open_made
 from .shape_timer import setting_of
 
 VOCABULARY = "vocabulary"
 """Folder of a model that only lost tokens, under torch/."""
-
-
-def check_pruning(
-    folder: ModelFolder, options: CompressOptions, plans: Sequence[Plan], training: Mapping[str, Any]
-) -> int:
-    """Refuse widths, families, teachers and training options that cannot be; gives how many models will be made.
-
-    Costs one reading of the weights where a plan prunes heads and neurons.
-    """
-    groups = {plan.pruning for plan in plans}
-    if all(steps in ((), (PRUNE_EMBEDDINGS,)) for steps in groups):
-        return len(groups - {()})
-    find(folder.config)
-    if any(DYNABERT in steps for steps in groups):
-        _check_temperature(folder, options)
-        with isolated():
-            pruning_arguments(training, Path("-"), options.seed)
-    if options.teacher_model_name_or_path is not None and _trains_cut(options, groups):
-        _refuse_teacher(", or leave one out")
-    model = folder.load()
-    settings, family = _prune_settings(options), find(model)
-    full = shape_of(model, family)
-    open_teacher(model, family, settings)
-    targets, _ = settings.targets(full) if any(_has_widths(steps) for steps in groups) else ((), ())
-    if any(_has_widths(plan.steps) and plan.quantizer for plan in plans):
-        _check_wide_enough(targets, int(locate(model, family).config.hidden_size))
-    speeds = len(options.target_speedup or ()) or 1
-    return sum(len(targets) if _has_widths(steps) else speeds if PRUNE in steps else 1 for steps in groups if steps)
-
-
-def check_int8_training(
-    folder: ModelFolder, options: CompressOptions, plans: Sequence[Plan], training: Mapping[str, Any]
-) -> None:
-    """Refuse teachers, families and training options that cannot be. Reads a teacher's weights where one is named."""
-    trained = [plan for plan in plans if plan.quantizer == QAT]
-    if not trained:
-        return
-    with isolated():
-        int8_arguments(training, Path("-"), options.seed)
-    _check_temperature(folder, options)
-    hidden = options.losses(QAT)["distill_hidden"] > 0
-    family = find(folder.config) if hidden else None
-    named = options.teacher_model_name_or_path
-    if named is None:
-        return
-    if any(PRUNE_EMBEDDINGS in plan.steps for plan in trained):
-        _refuse_teacher()
-    shallow = any(DYNABERT in plan.steps for plan in trained) and any(depth != 1 for depth in options.depth_mult_list)
-    if hidden and shallow:
-        what = "With '--depth_mult_list' qat trains models with fewer layers than '--teacher_model_name_or_path' has."
-        raise UserError(what, hint="Set --distill_hidden 0 to learn from its answers alone.", option="depth_mult_list")
-    open_teacher(folder.load(), family, _qat_settings(options, trained[0], Path(named)))
 
 
 @dataclass
@@ -134,7 +77,7 @@ class ParentMaker:
 
     def full_shape(self) -> Shape | None:
         """The shape of the user's model, where heads and neurons of it are pruned. Reads its weights."""
-        if not any(_has_widths(plan.steps) or PRUNE in plan.steps for plan in self.run.plans):
+        if not any(has_widths(plan.steps) or PRUNE in plan.steps for plan in self.run.plans):
             return None
         model = self.origin.folder.load()
         return shape_of(model, find(model))
@@ -181,7 +124,9 @@ class ParentMaker:
         """
         options, name = self.run.options, f"{shot.name}-{DYNABERT}"
         named = options.teacher_model_name_or_path
-        settings = _losses(options, self.run.request.criterion, base.folder if named is None else Path(named))
+        settings = losses_after_prune(
+            options, self.run.request.criterion, base.folder if named is None else Path(named)
+        )
         training, progress = self._training(shot.folder, name), self.run.progress
         done = on_all(distil_shape, training, settings, progress=progress)
         made = open_made(shot.folder.at(done.folder), shot, self.run.scratch / "fp32-of" / name, self.run)
@@ -197,7 +142,7 @@ class ParentMaker:
             return [self._export(VOCABULARY, *self._cut_origin)]
         if steps == (DYNABERT,):
             return [self._export(one.name, folder.at(one.folder), None, one) for one in self._widths]
-        if _trains_cut(self.run.options, {plan.pruning for plan in self.run.plans}):
+        if trains_cut(self.run.options, {plan.pruning for plan in self.run.plans}):
             cut, vocabulary = self._cut_origin
             trained = self._train_widths(cut, both)
             return [self._export(f"{both}{one.name}", cut.at(one.folder), vocabulary, one) for one in trained]
@@ -218,7 +163,7 @@ class ParentMaker:
             train_int8,
             self._training(parent.folder, label),
             Calibrated(parent.proto, samples, parent.skip_layers),
-            _qat_settings(options, trained[0], self._teacher(trained[0]), self.run.request.criterion),
+            qat_settings(options, trained[0], self._teacher(trained[0]), self.run.request.criterion),
             progress=self.run.progress,
         )
         made = open_made(parent.folder.at(done.folder), parent, self.run.scratch / "fp32-of" / label, self.run)
@@ -262,7 +207,7 @@ class ParentMaker:
         return on_all(
             train_widths,
             self._training(folder, f"{prefix}widths"),
-            _prune_settings(options, self.run.request.criterion),
+            prune_settings(options, self.run.request.criterion),
             input_dtype=options.input_dtype,
             progress=self.run.progress,
         )
@@ -291,68 +236,6 @@ class ParentMaker:
         if not {PRUNE, DYNABERT} & set(plan.steps) or self.run.options.losses(QAT)["distill_hidden"]:
             return None
         return self._cut_origin[0] if PRUNE_EMBEDDINGS in plan.steps else self.origin.folder
-
-
-def _prune_settings(options: CompressOptions, criterion: Criterion | None = None) -> PruneSettings:
-    """The options of `dynabert` as it takes them; the criterion counts where labels do."""
-    named = options.teacher_model_name_or_path
-    chosen = options_for(PruneSettings, options) | options.losses(DYNABERT)
-    settings = PruneSettings(**chosen, teacher=None if named is None else Path(named))
-    return replace(settings, criterion=criterion) if settings.needs_labels else settings
-
-
-def _losses(options: CompressOptions, criterion: Criterion | None, teacher: Path | ModelFolder) -> LossSettings:
-    """The losses of `dynabert` after `prune`; the criterion counts where labels do."""
-    losses = options.losses(DYNABERT)
-    return LossSettings(**losses, teacher=teacher, criterion=criterion if losses["label_loss"] > 0 else None)
-
-
-def _qat_settings(
-    options: CompressOptions, plan: Plan, teacher: Path | ModelFolder | None, criterion: Criterion | None = None
-) -> QatSettings:
-    """The options of `qat` as it takes them; the criterion counts where labels do."""
-    chosen = options_for(QatSettings, options) | options.losses(QAT)
-    chosen["activation_quantize_type"] = options.activation_type(plan)
-    learnt = criterion if options.losses(QAT)["label_loss"] > 0 else None
-    return QatSettings(**chosen, teacher=teacher, criterion=learnt)
-
-
-def _check_temperature(folder: ModelFolder, options: CompressOptions) -> None:
-    """Refuse a temperature where answers are no probabilities."""
-    if options.distill_temperature != 1 and folder.task.loss == "regression":
-        what = "has no effect on a regression, whose answers are no probabilities."
-        raise wrong_option("distill_temperature", what, hint="Leave it out.")
-
-
-def _refuse_teacher(way_out: str = "") -> None:
-    what = "cannot be used where the vocabulary is cut before training."
-    hint = f"The teacher would need the same cut. Cut its vocabulary and the model's first{way_out}."
-    raise wrong_option("teacher_model_name_or_path", what, hint=hint)
-
-
-def _check_wide_enough(targets: Sequence[Target], hidden: int) -> None:
-    """Refuse widths whose layers would all be too small to become INT8: better now than after the training."""
-    for target in targets:
-        widest = max(hidden, *target.shape.ffn)
-        if widest < FEWEST_OUTPUTS:
-            what = f"{target.name} would leave everything float: its layers have {widest} outputs at most"
-            raise UserError(f"{what}, and INT8 pays from {FEWEST_OUTPUTS} on.", hint="Ask for wider ones, or dynabert.")
-
-
-def _has_widths(steps: Collection[str]) -> bool:
-    """Whether `dynabert` chooses the shapes; after `prune` it trains those that are there."""
-    return DYNABERT in steps and PRUNE not in steps
-
-
-def _trains_cut(options: CompressOptions, groups: Collection[tuple[str, ...]]) -> bool:
-    """Whether a model is trained whose vocabulary was cut before.
-
-    Not where the full one is trained as well and all tokens in use stay: training rows then have the same tokens and
-    logits with and without the cut, so that one training serves both, and its models are cut afterwards.
-    """
-    if (PRUNE_EMBEDDINGS, PRUNE, DYNABERT) in groups:
-        return True
-    return (PRUNE_EMBEDDINGS, DYNABERT) in groups and ((DYNABERT,) not in groups or options.max_vocab_size is not None)
 
 
 def _fitting(patterns: Sequence[str], proto: Any) -> tuple[str, ...]:

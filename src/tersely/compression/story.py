@@ -23,13 +23,14 @@ from ..progress import SILENT, Progress
 from ..report import draw_reports
 from ..strategy import PRUNE, STEPS, Plan, check_rows, lacks_train_rows
 from .candidate import link_artifact, seal_candidate
+from .check_models import check_int8_training, check_pruning
 from .choice import ROUNDING, Measured, choose, pareto
 from .divide import Data, UnreadData, divide_rows
 from .evaluator import Baseline, Evaluator
 from .forecast import Forecast, RunClock
 from .ladder import LIMIT, Ladder
 from .make_candidates import CandidateMaker, check_makeable
-from .make_parents import ParentMaker, check_int8_training, check_pruning
+from .make_parents import ParentMaker
 from .output import OutputFolder
 from .parents import RunContext, find_model, open_model
 from .report import as_json
