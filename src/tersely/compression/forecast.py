@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from ..progress import Advance, Progress
 from ..strategy import PRUNE, PTQ, Plan
 
-TABLE_EXPORTS = 5.0
-"""Exports, with all that is compared after one, that a latency table takes the time of."""
-SHOT_EXPORTS, SCORES_EXPORTS = 6.0, 12.0
+TABLE_EXPORTS = 6.5
+"""Exports, with all that is compared after one, that a latency table takes the time of (MRPC, quiet: 8 s each)."""
+SHOT_EXPORTS, SCORES_EXPORTS = 7.0, 7.0
 """The same of a model that is cut and repaired, and of scores of heads and neurons."""
 CANDIDATE_EXPORTS = 1.0
 """The same of the candidates of one plan, which are then scored: `CALIBRATED` of them where a plan calibrates."""
@@ -39,17 +39,17 @@ class Forecast:
     measured_before: bool = False
     """Whether latency tables and scores are there already."""
 
-    def rung(self, plans: Sequence[Plan]) -> float:
-        """Minutes of a rung without its trainings: what the last of its kind took, else a guess."""
+    def rung(self, plans: Sequence[Plan], speedups: int = 1) -> float:
+        """Minutes of so many speed-ups, without their trainings: what the last of its kind took, else a guess."""
         kind = _kind(plans)
         if kind in self.took and not kind[1]:
-            return self.took[kind]
+            return speedups * self.took[kind]
         found = 0.0
         for plan in plans:
             scored = CALIBRATED if plan.quantizer == PTQ else 1
             found += CANDIDATE_EXPORTS * self.export + 0.5 * scored * self.scoring
         if kind[0]:
-            found += SHOT_EXPORTS * self.export
+            found = speedups * (found + SHOT_EXPORTS * self.export)
             found += 0 if self.measured_before else (TABLE_EXPORTS + SCORES_EXPORTS) * self.export
         return found / 60
 

@@ -92,7 +92,7 @@ class Ladder:
         for group in groups:
             pruned, trained = any(PRUNE in plan.steps for plan in group), any(plan.trained for plan in group)
             times = 1 if trained and options.is_auto else tries if pruned else 1
-            minutes = times * forecast.rung(group)
+            minutes = forecast.rung(group, times)
             total += minutes
             name = " and ".join(plan.name for plan in group)
             often = f" at {times} speed-ups" if times > 1 else ""
@@ -170,7 +170,8 @@ class Ladder:
             return []
         title = " and ".join(plan.name for plan in plans)
         title += f" at {' and '.join(f'{one:g}' for one in targets)} ×" if targets else ""
-        left, expected = self.forecast.left(len(self.measured) + 1), self.forecast.rung(plans)
+        left = self.forecast.left(len(self.measured) + 1)
+        expected = self.forecast.rung(plans, max(1, len(targets)))
         trains = any(plan.trained for plan in plans)
         if left is not None and self.rungs and left < expected + (SHORTEST if trains else 0):
             self.not_tried.append(title)
@@ -185,7 +186,7 @@ class Ladder:
         self.parents += parents
         self.same |= same
         self.measured += found
-        self._note(title, plans, found, began)
+        self._note(title, plans, found, began, len(targets))
         return found
 
     def _search_more(self) -> None:
@@ -199,13 +200,13 @@ class Ladder:
             self.measured += found
             tried += found
         if tried:
-            self._note("more rows, fewer layers in INT8", (), tried, began)
+            self._note("more rows, fewer layers in INT8", (), tried, began, 0)
 
-    def _note(self, title: str, plans: Sequence[Plan], found: Sequence[Measured], began: float) -> None:
+    def _note(self, title: str, plans: Sequence[Plan], found: Sequence[Measured], began: float, speedups: int) -> None:
         minutes = (time.monotonic() - began) / 60
         self.rungs.append(Rung(title, tuple(one.name for one in found), minutes))
         if plans:
-            self.forecast.note(plans, minutes)
+            self.forecast.note(plans, minutes / max(1, speedups))
 
     def _holds(self, measured: Sequence[Measured]) -> bool:
         return any(one.is_within(self.limit) for one in measured)
