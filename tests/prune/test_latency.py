@@ -66,6 +66,13 @@ def test_what_is_no_table_is_refused_with_its_place(content, says, tmp_path):
         read_table(place, "fp32")
 
 
+def test_costs_that_are_scaled_leave_the_whole_model_as_it_is():
+    shape = Shape((0, 2, 4), (64, 8, 0), FULL.layers)
+    saved = table().full - table().seconds(shape, FULL)
+    assert table().scaled(1.1).seconds(FULL, FULL) == 40.0
+    assert table().scaled(1.1).seconds(shape, FULL) == pytest.approx(40.0 - 1.1 * saved)
+
+
 def test_costs_rise_with_units():
     with pytest.raises(UserError, match="rise"):
         Cost((0, 4, 4), (0.0, 1.0, 2.0))

@@ -43,6 +43,8 @@ nearly a line."""
 TIMED_LAYERS = 3
 """Layers of the models that are timed in the place of deep ones: two alike and the last."""
 SECONDS, ROUNDS = 0.5, 9
+MOST_SCALED = 1.5
+"""By how much costs of layers are corrected at most, so that they add up to what a whole model takes."""
 TRIES = 3
 """Times that a table is measured before the machine is called too busy."""
 CALIBRATION = 8
@@ -129,9 +131,8 @@ class ShapeTimer:
             return known
         runners = [*self._fp32(), ("model", "", self._runner(parent.proto))]
         *fp32, model = self._alternate(runners, "time the pruned model")
-        found = (
-            model.ratio / min(fp32, key=lambda timing: timing.seconds).ratio
-        )  # as the artifact is measured at the end
+        fastest = min(fp32, key=lambda timing: timing.seconds)
+        found = model.ratio / fastest.ratio  # as the artifact is measured at the end
         self._table = self.table.with_graph(shape, found)
         self._keep()
         return found
@@ -148,7 +149,7 @@ class ShapeTimer:
 
     def _measure(self) -> LatencyTable:
         probes = self._probes()
-        timed = list(dict.fromkeys(shape for group in probes.values() for shape in group.values()))
+        timed = list(dict.fromkeys([*(shape for group in probes.values() for shape in group.values()), self._anchor]))
         runners = [*self._fp32(), ("full", "", self._runner(self.base.proto))]
         with self.run.progress.track("export layers to time", len(timed)) as advance:
             for number, shape in enumerate(timed):
@@ -180,7 +181,7 @@ class ShapeTimer:
         for (unit, is_last), group in probes.items():
             times = np.array([by_shape[shape] for shape in group.values()])
             costs[unit, is_last] = _cost(tuple(group), times, 1 if is_last else self._alike(unit))
-        return LatencyTable(
+        table = LatencyTable(
             fp32=min(seconds[:count]),
             full=seconds[count],
             heads=costs[HEADS, False],
@@ -189,6 +190,19 @@ class ShapeTimer:
             last_neurons=costs.get((NEURONS, True), costs[NEURONS, False]),
             about=self.about,
         )
+        # Layers of a deep model take a little more than those of a short one: its caches hold less.
+        full, anchor = self._places.full, self._anchor
+        saved = table.full - table.seconds(anchor, full)
+        share = (table.full - by_shape[anchor]) / saved if saved > 0 else 1.0
+        return table.scaled(min(max(share, 1 / MOST_SCALED), MOST_SCALED))
+
+    @cached_property
+    def _anchor(self) -> Shape:
+        """A smaller model of the whole depth, which layers have to add up to."""
+        full = self._places.full
+        heads = tuple(max(1, round(count / 4)) for count in full.heads)
+        neurons = tuple(min(n, max(1, round(n / 4 / neuron_step(n))) * neuron_step(n)) for n in full.ffn)
+        return Shape(heads, neurons, full.layers)
 
     def _probes(self) -> dict[tuple[str, bool], dict[int, Shape]]:
         """Shapes to time by the kind of sublayer, whether it is the last layer's, and the units that it keeps.
@@ -261,7 +275,7 @@ class ShapeTimer:
     @cached_property
     def _options(self) -> Any:
         """Those of the run that matter to speed; products of attention in INT8 where the whole model has them so."""
-        cheap: Any = {"algo_list": ("abs_max",), "round_type": "round", "bias_correction": False, "smooth": "off"}
+        cheap: Any = {"algo_list": ("abs_max",), "round_type": "round", "bias_correction": False}
         options = replace(self.run.options, **cheap, skip_layers=())
         if self.quantizer != PTQ or options.quantize_attention != "auto":
             return options

@@ -74,6 +74,13 @@ class LatencyTable:
         """The same with one more graph that was timed."""
         return replace(self, graphs=(*self.graphs, TimedGraph(shape.heads, shape.ffn, speedup)))
 
+    def scaled(self, share: float) -> LatencyTable:
+        """The same with every layer's cost so many times as large; what all layers whole take stays."""
+        names = ("heads", "neurons", "last_heads", "last_neurons")
+        costs = {name: getattr(self, name) for name in names}
+        scaled: Any = {name: Cost(one.units, tuple(share * x for x in one.seconds)) for name, one in costs.items()}
+        return replace(self, **scaled)
+
     def cost(self, unit: str, layer: int, layers: int) -> Cost:
         """Of the attention (`heads`) or FFN (`neurons`) of a layer, one of so many."""
         if layer + 1 == layers:
