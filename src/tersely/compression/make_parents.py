@@ -27,9 +27,9 @@ from ..strategy import DYNABERT, PRUNE, PRUNE_EMBEDDINGS, QAT, Plan
 from ..training.distillation import TrainingRun
 from .candidate import link
 from .check_models import has_widths, losses_after_prune, prune_settings, qat_settings, trains_cut
-from .make_shots import ShotMaker, timed_as
+from .make_shots import ShotMaker
 from .parents import Parent, RunContext, open_made
-from .shape_timer import setting_of
+from .shape_timer import setting_of, timed_as
 
 VOCABULARY = "vocabulary"
 """Folder of a model that only lost tokens, under torch/."""

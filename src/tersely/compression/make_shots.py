@@ -15,11 +15,11 @@ from ..measure.benchmark import Setting
 from ..models.carve import Shape
 from ..prune.latency import LatencyTable, empty_shape
 from ..prune.one_shot import OneShotPruner
-from ..strategy import DYNAMIC, PTQ
+from ..strategy import PTQ
 from ..training.checkpoints import digest
 from ..training.model_folder import save_carved
 from .parents import Parent, RunContext, Shot, open_made
-from .shape_timer import ShapeTimer
+from .shape_timer import ShapeTimer, timed_as
 
 TOLERANCE, CLOSE = 0.05, 0.03
 """How far a measured speed-up may be off the one that was asked for, and how near a first try has to come."""
@@ -31,11 +31,6 @@ FEWEST = 32
 """Rows that statistics need."""
 SHOTS = "shots"
 """Folder of what was cut and repaired, among what a run keeps until its result is there."""
-
-
-def timed_as(quantizer: str | None) -> str | None:
-    """Quantizers with equal answers make graphs of equal speed: what is trained for INT8 becomes the graph of ptq."""
-    return quantizer if quantizer in (None, DYNAMIC) else PTQ
 
 
 def speed_name(target: float) -> str:

@@ -32,7 +32,7 @@ from ..models.families.family import longest
 from ..prune.latency import Cost, LatencyTable, empty_shape, read_table
 from ..quantize.samples import Samples
 from ..runtime.choose import cache_folder, engine_versions, write_cached
-from ..strategy import DYNAMIC, PTQ, Plan
+from ..strategy import DYNAMIC, EMBEDDINGS, PRUNE, PTQ, Plan
 from .candidate import write_candidate
 from .make_candidates import make
 from .parents import Parent, RunContext
@@ -49,6 +49,11 @@ TRIES = 3
 """Times that a table is measured before the machine is called too busy."""
 CALIBRATION = 8
 """Rows that set the ranges of graphs that are only timed."""
+
+
+def timed_as(quantizer: str | None) -> str | None:
+    """Quantizers with equal answers make graphs of equal speed: what is trained for INT8 becomes the graph of ptq."""
+    return quantizer if quantizer in (None, DYNAMIC) else PTQ
 
 
 def setting_of(origin: Parent, run: RunContext) -> Setting:
@@ -73,8 +78,7 @@ class ShapeTimer:
 
     def __init__(self, origin: Parent, base: Parent, quantizer: str | None, setting: Setting, run: RunContext) -> None:
         self.origin, self.base, self.run, self.setting = origin, base, run, setting
-        # What is trained for INT8 becomes the graph of ptq.
-        self.quantizer = quantizer if quantizer in (None, DYNAMIC) else PTQ
+        self.quantizer = timed_as(quantizer)
         self.scratch = run.scratch / "timed" / base.digest[:12] / (self.quantizer or "fp32")
         self._table: LatencyTable | None = None
         self._count = 0
@@ -113,6 +117,7 @@ class ShapeTimer:
             "versions": engine_versions(),
             "engines": list(self._engines),
             "precision": self.quantizer or "fp32",
+            "tables": "int8" if self._tables else "fp32",
             "model_type": str(self.base.folder.config["model_type"]),
             "hidden": int(places.config.hidden_size),
             "heads": list(places.full.heads),
@@ -129,8 +134,9 @@ class ShapeTimer:
         known = self.table.seen(shape)
         if known is not None:
             return known
-        runners = [*self._fp32(), ("model", "", self._runner(parent.proto))]
-        *fp32, model = self._alternate(runners, "time the pruned model")
+        # The full model between two runs leaves caches as the run that reports does, where there are several models.
+        runners = [*self._fp32(), ("full", "", self._full), ("model", "", self._runner(parent.proto))]
+        *fp32, _, model = self._alternate(runners, "time the pruned model")
         fastest = min(fp32, key=lambda timing: timing.seconds)
         found = model.ratio / fastest.ratio  # as the artifact is measured at the end
         self._table = self.table.with_graph(shape, found)
@@ -150,7 +156,7 @@ class ShapeTimer:
     def _measure(self) -> LatencyTable:
         probes = self._probes()
         timed = list(dict.fromkeys([*(shape for group in probes.values() for shape in group.values()), self._anchor]))
-        runners = [*self._fp32(), ("full", "", self._runner(self.base.proto))]
+        runners = [*self._fp32(), ("full", "", self._full)]
         with self.run.progress.track("export layers to time", len(timed)) as advance:
             for number, shape in enumerate(timed):
                 runners.append((f"shape {number}", "", self._runner(self._export(shape))))
@@ -265,12 +271,23 @@ class ShapeTimer:
 
     def _runner(self, proto: Any) -> Engine:
         """A graph as the quantizer leaves it, its ranges from a few rows, on the engine that the runtime would take."""
-        plan = Plan((self.quantizer,) if self.quantizer else ())
+        plan = Plan(tuple(step for step in (self.quantizer, *self._tables) if step))
         parent = replace(self.base, proto=proto, plans=(plan,), skip_layers=())
         made = make(parent, self._options, self._samples)[0][0]
         self._count += 1
         written = write_candidate(made, self.scratch / str(self._count), self._engines)
         return written.load(written.pairs()[0], self.setting.threads)
+
+    @cached_property
+    def _tables(self) -> tuple[str, ...]:
+        """The step that makes embedding tables INT8, where all that are pruned in this precision have it."""
+        pruned = [plan for plan in self.run.plans if PRUNE in plan.steps]
+        alike = [plan for plan in pruned if timed_as(plan.quantizer) == self.quantizer]
+        return (EMBEDDINGS,) if alike and all(EMBEDDINGS in plan.steps for plan in alike) else ()
+
+    @cached_property
+    def _full(self) -> Engine:
+        return self._runner(self.base.proto)
 
     @cached_property
     def _options(self) -> Any:
