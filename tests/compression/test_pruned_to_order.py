@@ -146,10 +146,10 @@ def test_result_and_reports_tell_of_target_table_and_shape(ordered: CompressionR
 def test_distillation_goes_on_from_the_repaired_model(model: Any, tables: Path, tmp_path: Path) -> None:
     training = {"num_train_epochs": 1, "save_steps": 5, "learning_rate": 1e-3}
     result = compress(
-        model, tmp_path / "out", "prune+dynabert+ptq", target_speedup=1.6, latency_table=tables, **training
+        model, tmp_path / "out", "prune+dynabert+ptq+embeddings", target_speedup=1.6, latency_table=tables, **training
     )
     (one,) = result.candidates
-    assert one.name == "speedup_1.6-dynabert-mse16"
+    assert one.name == "speedup_1.6-dynabert-mse16-embeddings"
     parent = one.candidate.parent
     assert parent.shot is not None
     assert parent.distilled is not None
