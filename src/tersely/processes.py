@@ -19,20 +19,21 @@ T = TypeVar("T")
 CALL, END, ERROR = "call", "end", "error"
 HEARD = "heard-"
 ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""Environment variables by which torchrun, and who does as it does, say which of how many processes this is."""
+"""Environment variables by which torchrun, and launchers like it, say which of how many processes this is."""
 FOR_EVER = timedelta(days=30)
 """The others wait while the first scores, however long that takes."""
 PATIENCE = timedelta(seconds=30)
-"""How long one that failed waits for the first to say what went wrong there, and the first for all to have heard."""
+"""How long a process that failed waits for the error of the first, and the first for all to have its message."""
 SMALL = 2**20
-"""Bytes that the store takes; more goes from process to process."""
+"""Bytes that go through the store at most; larger messages go from process to process."""
 
 
 def together(work: Callable[[], T], own: Sequence[Any] = ()) -> T:
-    """Run `work` on the first process alone; the others take part in what it hands out with `on_all`.
+    """Run `work` on the first process alone; the others take part in what it calls with `on_all`.
 
-    All give what it gives and raise what it raises. `own`: objects that each process has of its own, such as functions
-    of the user's, in the same order everywhere: they are not sent. Alone, or inside of another call, it is just called.
+    All return what it returns and raise what it raises. `own`: objects that each process has of its own, such as
+    functions of the user's, in the same order everywhere: they are not sent. Alone, or inside of another call, it is
+    just called.
     """
     if _count() == 1 or _TEAM.get() is not None:
         return work()
@@ -72,8 +73,8 @@ def _group() -> Iterator[Any]:
 class _Team:
     """Messages of the first process to all others, in order.
 
-    They lie in the store of the rendezvous: who says that it failed must not have to wait for those that still wait
-    for its share of a sum.
+    They lie in the store of the rendezvous: a process that reports a failure must not have to wait for those that
+    still wait for its share of a sum.
     """
 
     def __init__(self, group: Any, own: Sequence[Any]) -> None:
@@ -84,7 +85,7 @@ class _Team:
         self.store, self.keys = PrefixStore(f"tersely-{next(_RUNS)}", store), map(str, itertools.count())
 
     def lead(self, work: Callable[[], T]) -> T:
-        """Do the work, and tell how it ended."""
+        """Do the work, and send how it ended."""
         inside = _TEAM.set(self)
         try:
             done = work()
@@ -99,7 +100,7 @@ class _Team:
         return done
 
     def follow(self) -> Any:
-        """Do what is asked for until the end is told."""
+        """Call what the first process sends, until it sends the end."""
         failed: Exception | None = None
         while True:
             kind, content = self._receive(failed)
@@ -118,7 +119,7 @@ class _Team:
                 failed = error
 
     def send(self, message: tuple[str, Any]) -> None:
-        """Tell all others."""
+        """Send a message to all others."""
         from torch.distributed import broadcast_object_list
 
         stream = io.BytesIO()
@@ -145,19 +146,19 @@ class _Team:
 
 
 class _Sent(pickle.Pickler):
-    """Leaves out what every process has of its own."""
+    """Leaves out the objects that every process has of its own."""
 
     def __init__(self, stream: Any, own: Sequence[Any]) -> None:
         super().__init__(stream, pickle.HIGHEST_PROTOCOL)
-        self._places = {id(one): place for place, one in enumerate(own) if one is not None}
+        self._places = {id(value): place for place, value in enumerate(own) if value is not None}
 
-    def persistent_id(self, one: Any) -> int | None:
-        """The place of an object among those."""
-        return self._places.get(id(one))
+    def persistent_id(self, value: Any) -> int | None:
+        """The place of an object among those that each process has of its own."""
+        return self._places.get(id(value))
 
 
 class _Received(pickle.Unpickler):
-    """Puts in this process's own."""
+    """Puts in the objects of this process."""
 
     def __init__(self, stream: Any, own: Sequence[Any]) -> None:
         super().__init__(stream)
@@ -169,7 +170,7 @@ class _Received(pickle.Unpickler):
 
 
 def _sendable(error: BaseException) -> BaseException:
-    """The same, or what it says where it cannot be sent."""
+    """The error, or a `Failure` with its text where it cannot be sent."""
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - made here
     except Exception:  # noqa: BLE001 - whatever an exception of another's may raise

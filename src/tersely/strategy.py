@@ -20,7 +20,7 @@ FIXED, MOVING, AT_RUN_TIME = "range_abs_max", "moving_average_abs_max", "abs_max
 
 @dataclass(frozen=True)
 class Step:
-    """What one step is. Which options act on it is said by the options."""
+    """What one step is. The options declare which steps they act on."""
 
     needs: str
     """The rows that it cannot do without: one of `DEMANDS`."""
@@ -42,7 +42,7 @@ class Step:
 
     @property
     def calibrates(self) -> bool:
-        """Whether rows tell it ranges before the model is run."""
+        """Whether its ranges are taken from rows before the model is run."""
         return self.ranges not in (None, AT_RUN_TIME)
 
     @property
@@ -80,7 +80,7 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """The steps joined in order: equal plans have equal names, however they were typed."""
+        """The steps joined in order: equal plans have equal names, however they were written."""
         return "+".join(self.steps)
 
     @property
@@ -100,7 +100,7 @@ class Plan:
 
     @property
     def calibrates(self) -> bool:
-        """Whether rows tell ranges before the model is run."""
+        """Whether ranges are taken from rows before the model is run."""
         return any(STEPS[step].calibrates for step in self.steps)
 
     @property
@@ -185,7 +185,7 @@ def parse(text: str) -> Plan:
 
 
 def parse_all(texts: str | Iterable[str]) -> tuple[Plan, ...]:
-    """Read several strategies; equal ones are one.
+    """Read several strategies; equal ones are kept once.
 
     >>> [plan.name for plan in parse_all(["ptq+embeddings", "dynamic", "embeddings+ptq"])]
     ['ptq+embeddings', 'dynamic']
@@ -239,8 +239,8 @@ def _refuse_contradiction(plan: Plan, text: str) -> None:
     several = [step for step in plan.steps if step in QUANTIZERS]
     if len(several) < 2:
         return
-    valid = ["+".join(step for step in plan.steps if step not in several or step == one) for one in several]
-    choices, flags = " or ".join(f"'{one}'" for one in valid), " ".join(f"--strategy {one}" for one in valid)
+    valid = ["+".join(step for step in plan.steps if step not in several or step == quantizer) for quantizer in several]
+    choices, flags = " or ".join(f"'{name}'" for name in valid), " ".join(f"--strategy {name}" for name in valid)
     raise UserError(
         f"The strategy '{text}' holds {' and '.join(several)}, of which a strategy has one at most.",
         hint=f"Write {choices}, or several strategies: {flags}",
