@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tersely.compression.draw import SampleSet, asked_rows, calibration_order, sample_sets, screening_rows
+from tersely.compression.draw import SampleSet, calibration_order, sample_sets, screening_rows, wanted_rows
 from tersely.options.compress import CompressOptions
 
 MOVING = "moving_average_abs_max"
@@ -44,7 +44,7 @@ def test_grid_is_the_product_with_equal_row_counts_once(
     found, notes = sample_sets(options, available)
     assert [(one.rows, one.name) for one in found] == list(expected.items())
     assert sum("one candidate" in note for note in notes) == len(sizes) * len(nums) - len(expected)
-    asked = asked_rows(options)
+    asked = wanted_rows(options)
     assert asked == (None if None in nums else max(sizes) * max(num for num in nums if num is not None))
 
 
@@ -63,10 +63,10 @@ def test_equal_row_counts_in_other_batches_differ_for_a_moving_average() -> None
 
 def test_learned_rounding_and_biases_ask_for_128_rows() -> None:
     small = {"batch_size_list": (4,), "batch_num_list": (1,)}
-    assert asked_rows(CompressOptions(**small)) == 4  # type: ignore[arg-type]
-    assert asked_rows(CompressOptions(round_type="adaround", **small)) == 128  # type: ignore[arg-type]
-    assert asked_rows(CompressOptions(bias_correction=True, **small)) == 128  # type: ignore[arg-type]
-    assert asked_rows(CompressOptions(calibration_rows=512, round_type="adaround")) == 512
+    assert wanted_rows(CompressOptions(**small)) == 4  # type: ignore[arg-type]
+    assert wanted_rows(CompressOptions(round_type="adaround", **small)) == 128  # type: ignore[arg-type]
+    assert wanted_rows(CompressOptions(bias_correction=True, **small)) == 128  # type: ignore[arg-type]
+    assert wanted_rows(CompressOptions(calibration_rows=512, round_type="adaround")) == 512
 
 
 @settings(max_examples=200)
@@ -80,7 +80,7 @@ def test_learned_rounding_and_biases_ask_for_128_rows() -> None:
 def test_rows_do_two_things_only_where_a_note_says_so(
     train: int, evaluation: int, asked: int | None, judging: int, seed: int
 ) -> None:
-    rows = calibration_order(train, evaluation, seed=seed, asked=asked, judging=judging)
+    rows = calibration_order(train, evaluation, seed=seed, wanted=asked, judging=judging)
     count = train or evaluation
     wanted = count if asked is None else min(asked, count)
     used = rows.calibration[:wanted]
@@ -108,9 +108,9 @@ def test_rows_do_two_things_only_where_a_note_says_so(
 
 @pytest.mark.parametrize(("train", "evaluation"), [(3000, 500), (0, 3000), (0, 200)])
 def test_sets_are_nested_whatever_is_asked(train: int, evaluation: int) -> None:
-    largest = calibration_order(train, evaluation, seed=1, asked=190).calibration
+    largest = calibration_order(train, evaluation, seed=1, wanted=190).calibration
     for asked in (1, 4, 32, 128):
-        assert (calibration_order(train, evaluation, seed=1, asked=asked).calibration[:asked] == largest[:asked]).all()
+        assert (calibration_order(train, evaluation, seed=1, wanted=asked).calibration[:asked] == largest[:asked]).all()
 
 
 def test_seed_draws_and_draws_the_same_again() -> None:
@@ -122,7 +122,7 @@ def test_seed_draws_and_draws_the_same_again() -> None:
 
 def test_every_row_is_drawn_equally_often() -> None:
     drawn = np.concatenate(
-        [calibration_order(40, 0, seed=seed, asked=10, judging=0).calibration[:10] for seed in range(800)]
+        [calibration_order(40, 0, seed=seed, wanted=10, judging=0).calibration[:10] for seed in range(800)]
     )
     times = np.bincount(drawn, minlength=40)
     assert abs(times - 200).max() < 5 * np.sqrt(800 * 0.25 * 0.75)
@@ -148,7 +148,7 @@ def test_eval_rows_leave_the_score_where_enough_stay() -> None:
 
 
 def test_all_rows_asked_for_judge_too() -> None:
-    rows = calibration_order(300, 50, seed=42, asked=None)
+    rows = calibration_order(300, 50, seed=42, wanted=None)
     assert len(rows.calibration) == 300
     assert rows.notes == ("What is learned is judged on rows that calibrate, as there are no others.",)
 

@@ -27,9 +27,9 @@ Parameters = ParamSpec("Parameters")
 
 
 def _run_with_passed(signature: Callable[Parameters, CompressionResult]) -> Callable[Parameters, CompressionResult]:
-    """Make a function of a signature: what was passed is run, so that it can be told from what is left at its default.
+    """Turn a signature into a function that runs with the parameters that the caller passed.
 
-    Options that can have no effect are refused only where they were passed.
+    Options that can have no effect are refused only where they were passed, so defaults must not hide which ones were.
     """
     known = inspect.signature(signature)
 
@@ -269,9 +269,9 @@ def compress(
 
 
 def _request(passed: Mapping[str, Any]) -> Request:
-    """What was passed, as what a run is asked for."""
+    """The parameters that the caller passed, as a request."""
     options = {name: value for name, value in passed.items() if name in OPTIONS}
-    task = {name: one.value(passed[name]) for name, one in options_of(TaskOptions).items() if name in passed}
+    task = {name: option.value(passed[name]) for name, option in options_of(TaskOptions).items() if name in passed}
     columns = {name: passed.get(f"{name}_column") for name in Columns.__dataclass_fields__}
     checked, task_options, training = CompressOptions(**options), TaskOptions(**task), _training(passed)
     header, files = passed.get("header"), [passed.get(name) for name in ("train_file", "eval_file", "test_file")]
@@ -293,7 +293,7 @@ def _request(passed: Mapping[str, Any]) -> Request:
 
 def _training(passed: Mapping[str, Any]) -> dict[str, Any]:
     """Options of training: the usual ones, and further ones in `training_args`."""
-    usual = {name: one.value(passed[name]) for name, one in options_of(TrainingOptions).items() if name in passed}
+    usual = {name: option.value(passed[name]) for name, option in options_of(TrainingOptions).items() if name in passed}
     further = dict(passed.get("training_args") or {})
     names = _training_names() if further else []
     for name in further:
@@ -321,7 +321,7 @@ def _training_names() -> list[str]:
 
 
 def _reader(rows: Any, header: bool | None, read: Callable[..., Rows] = rows_of) -> Callable[[], Rows] | None:
-    """What reads the rows of a file, or of objects in memory; a file that is not there is refused at once."""
+    """A function that reads the rows of a file, or of objects in memory; a missing file is refused at once."""
     if isinstance(rows, (str, Path)):
         existing(rows, "file")
     return None if rows is None else partial(read, rows, header)

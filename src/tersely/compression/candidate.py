@@ -44,7 +44,7 @@ SIGNED = "onnx/model_signed.onnx"
 
 @dataclass(frozen=True)
 class Candidate:
-    """A name, the plan that made it, of which model, and what it says of every weight.
+    """A smaller model: its name, the plan that made it, the model it is made from, and what becomes of every weight.
 
     `folder` and `graphs`: where it was written, and what; empty before that.
     """
@@ -76,7 +76,7 @@ class Candidate:
 
 
 def write_candidate(candidate: Candidate, folder: Path, wanted: Sequence[str]) -> Candidate:
-    """Write the graphs for the engines that are wanted; the standard one is always there, as it holds the weights.
+    """Write the graphs for the engines in `wanted`; the standard graph is always written, as it holds the weights.
 
     A plan that only prunes gives one FP32 graph, where optimum and transformers.js look for one.
     """
@@ -92,13 +92,13 @@ def write_candidate(candidate: Candidate, folder: Path, wanted: Sequence[str]) -
 
 def _write_integer(proto: Any, quant_map: QuantMap, folder: Path, wanted: Sequence[str]) -> tuple[Graph, ...]:
     classes = quant_map.cpu_classes
-    asked = [(name, facts) for name, facts in engines.ENGINES.items() if name in wanted]
+    wanted_engines = [(name, facts) for name, facts in engines.ENGINES.items() if name in wanted]
     if not quant_map.layers:  # only tables: one graph does for all
         save_sharing(write_qdq(proto, quant_map, signed=False), {}, folder / "onnx", Path(STANDARD).name)
-        return (Graph(STANDARD, tuple(name for name, _ in asked), "int8", classes),)
-    fusing = tuple(name for name, facts in asked if facts.fuses_int8)
-    gaining = tuple(name for name, facts in asked if facts.int8_attention)
-    standard = (*(name for name, _ in asked if name not in fusing), *fusing)  # those first that have no other
+        return (Graph(STANDARD, tuple(name for name, _ in wanted_engines), "int8", classes),)
+    fusing = tuple(name for name, facts in wanted_engines if facts.fuses_int8)
+    gaining = tuple(name for name, facts in wanted_engines if facts.int8_attention)
+    standard = (*(name for name, _ in wanted_engines if name not in fusing), *fusing)  # those first that have no other
     others = {}
     graphs: tuple[Graph, ...] = (Graph(STANDARD, standard, "int8", classes),)
     if quant_map.products and gaining:
@@ -124,8 +124,8 @@ def seal_candidate(
 ) -> Artifact:
     """Put tokenizer, config, probe and card beside the graphs and seal the folder.
 
-    `examples`: rows to take the probe's from. `score`: what the manifest says of it. `runners`: the FP32 model that it
-    was made of, before any integer, as "fp32", the candidate's own graphs by `measure.check.record_name`.
+    `examples`: rows from which the probe's are taken. `score`: what the manifest says of the score. `runners`: the FP32
+    model that the candidate was made from as "fp32", the candidate's own graphs by `measure.check.record_name`.
     """
     folder, parent = candidate.folder, candidate.parent
     fp32 = parent.fp32.manifest
@@ -155,13 +155,13 @@ def at_run_time(quant_map: QuantMap) -> bool:
     return any(layer.range is None for layer in quant_map.layers.values())
 
 
-def link(source: Path, place: Path) -> None:
-    """Let two places share one file on disk; where the file system cannot, copy it."""
+def link(file: Path, place: Path) -> None:
+    """Link a file to a second place; where the file system has no hard links, copy it."""
     place.parent.mkdir(parents=True, exist_ok=True)
     try:
-        os.link(source, place)
+        os.link(file, place)
     except OSError:
-        shutil.copyfile(source, place)
+        shutil.copyfile(file, place)
 
 
 def link_artifact(artifact: Artifact, folder: Path) -> None:

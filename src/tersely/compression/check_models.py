@@ -1,4 +1,4 @@
-"""What options ask of pruning and training: settings of each step, refused before any work where they cannot be."""
+"""Settings of the steps that prune and train, made from the options; what cannot work is refused before any work."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .parents import options_for
 def check_pruning(
     folder: ModelFolder, options: CompressOptions, plans: Sequence[Plan], training: Mapping[str, Any]
 ) -> int:
-    """Refuse widths, families, teachers and training options that cannot be; gives how many models will be made.
+    """Refuse widths, families, teachers and training options that cannot work; return how many models will be made.
 
     Costs one reading of the weights where a plan prunes heads and neurons.
     """
@@ -55,7 +55,7 @@ def check_pruning(
 def check_int8_training(
     folder: ModelFolder, options: CompressOptions, plans: Sequence[Plan], training: Mapping[str, Any]
 ) -> None:
-    """Refuse teachers, families and training options that cannot be. Reads a teacher's weights where one is named."""
+    """Refuse teachers, families and training options that cannot work. Reads a teacher's weights where one is named."""
     trained = [plan for plan in plans if plan.quantizer == QAT]
     if not trained:
         return

@@ -15,7 +15,7 @@ from ..options.compress import CompressOptions
 from ..quantize.samples import Samples
 from ..strategy import MOVING, PRUNE, Plan
 from ..tasks import Columns, Encoder, Feature, Task
-from .draw import JUDGING, SIZES, Indices, RowPlan, SampleSet, asked_rows, calibration_order, sample_sets
+from .draw import JUDGING, SIZES, Indices, RowPlan, SampleSet, calibration_order, sample_sets, wanted_rows
 
 MORE = 4
 """Times as many rows calibrate when the drop is above `--max_drop`."""
@@ -45,7 +45,7 @@ class Data:
 class UnreadData:
     """Rows that are still to be read, each by its own function; None: not given.
 
-    Reading many rows takes long: what is wrong with options, output folder and model can be told before.
+    Reading many rows takes long: errors in options, output folder and model are reported before.
     """
 
     train: Callable[[], Rows] | None = None
@@ -63,9 +63,9 @@ class UnreadData:
 
 @dataclass(frozen=True)
 class Encoded:
-    """Rows as one tokenizer spells them: samples to calibrate on, features to judge on.
+    """Rows as one tokenizer encodes them: samples to calibrate on, features to judge on.
 
-    `more`: samples of more training rows, for when those of `samples` do not do; None where there are none.
+    `more`: samples of more training rows, for when those of `samples` are not enough; None where there are none.
     """
 
     samples: Samples | None = None
@@ -85,7 +85,7 @@ class DividedRows:
     labelled: bool
     chosen_on: str
     places: Sequence[str] = field(repr=False, kw_only=True, default=())
-    """Where each of `scoring` stands, file and line; none where they are no rows of the user's."""
+    """Where each of `scoring` stands, file and line; empty where the rows are made up."""
     test: Sequence[Any] | None = field(repr=False)
     counts: dict[str, int]
     notes: tuple[str, ...]
@@ -93,7 +93,7 @@ class DividedRows:
     unlabelled: Sequence[Any] = field(repr=False, default=())
     """Rows beside the training rows, of which no labels were read: for what learns from a teacher, and for counts."""
     search: Sequence[Any] = field(repr=False, default=())
-    """Where speed-ups are looked for: the eval rows that this goes by; none: those of `scoring`."""
+    """The eval rows on which a search for speed-ups scores candidates; empty: those of `scoring`."""
     statistics: Sequence[Any] = field(repr=False, default=())
     """What pruning without training looks at; labels are not read."""
     calibration: Sequence[Any] = field(repr=False, default=())
@@ -104,11 +104,11 @@ class DividedRows:
 
     @property
     def searched(self) -> DividedRows:
-        """The same with the rows that a search goes by; those that judge are left to the end."""
+        """The same with `search` as the rows to score; those that judge are left to the end."""
         return replace(self, scoring=self.search, places=()) if self.search else self
 
     def encode(self, task: Task, encoder: Encoder) -> Encoded:
-        """Spell the rows as a model's own tokenizer does: one whose vocabulary was cut has another."""
+        """Encode the rows with a model's own tokenizer: a model whose vocabulary was cut has another one."""
         judging = task.features(self.judging, encoder) if self.judging else []
         features = task.features(self.calibration, encoder) if self.calibration else []
         of_rows = [feature.example for feature in features]  # in the order of the rows
@@ -122,9 +122,17 @@ class DividedRows:
                 return None
             batches = None
             if self.moving:
-                ends = {one.name: range(one.batch_size, one.rows + one.batch_size, one.batch_size) for one in sets}
-                batches = {one.name: [end(min(row, one.rows)) for row in ends[one.name]] for one in sets}
-            bounds = {one.name: end(one.rows) for one in sets}
+                ends = {
+                    sample_set.name: range(
+                        sample_set.batch_size, sample_set.rows + sample_set.batch_size, sample_set.batch_size
+                    )
+                    for sample_set in sets
+                }
+                batches = {
+                    sample_set.name: [end(min(row, sample_set.rows)) for row in ends[sample_set.name]]
+                    for sample_set in sets
+                }
+            bounds = {sample_set.name: end(sample_set.rows) for sample_set in sets}
             return Samples(features[: end(rows)], judging, bounds, encoder.pad_id, batches)
 
         return Encoded(
@@ -135,7 +143,7 @@ class DividedRows:
 
 
 def divide_rows(data: Data, task: Task, options: CompressOptions, plans: Sequence[Plan]) -> DividedRows:
-    """Read all rows, whose mistakes are told before any work, and divide them."""
+    """Read all rows, so that errors in them are reported before any work, and divide them."""
     evaluation = task.read(data.evaluation, data.columns, labelled=True) if data.evaluation is not None else None
     test = task.read(data.test, data.columns, labelled=True) if data.test is not None else None
     calibrates = any(plan.calibrates for plan in plans)
@@ -143,13 +151,13 @@ def divide_rows(data: Data, task: Task, options: CompressOptions, plans: Sequenc
     train = _training(data, task, options, plans)
     unlabelled = _unlabelled(data, task, evaluation or ())
     train_rows = len(data.train if data.train is not None else unlabelled)
-    asked = asked_rows(options) if calibrates else 0
-    if prunes and not train_rows and asked is not None:
-        asked = max(asked, min(FROM_EVAL, len(evaluation or ()) // 2))
+    wanted = wanted_rows(options) if calibrates else 0
+    if prunes and not train_rows and wanted is not None:
+        wanted = max(wanted, min(FROM_EVAL, len(evaluation or ()) // 2))
     judging = JUDGING
     if prunes and not calibrates:  # nothing is judged but, without eval rows, how far answers move
         judging = min(JUDGING, train_rows // 2) if evaluation is None else 0
-    plan = calibration_order(train_rows, len(evaluation or ()), seed=options.seed, asked=asked, judging=judging)
+    plan = calibration_order(train_rows, len(evaluation or ()), seed=options.seed, wanted=wanted, judging=judging)
 
     def examples(chosen: Indices) -> list[Any]:
         """Training rows are read without their labels, which calibrate nothing."""
@@ -159,7 +167,7 @@ def divide_rows(data: Data, task: Task, options: CompressOptions, plans: Sequenc
         return [(unlabelled if plan.source == "train" else evaluation or ())[int(i)] for i in chosen]
 
     def statistics() -> list[Any]:
-        """As many of both kinds as there are of them, drawn by seed; without training rows the others are these.
+        """Rows of the pool and unlabelled rows, drawn together by seed; the pool may be the unlabelled rows already.
 
         Rows that judge calibrations may be among them, but not those that show how far answers move.
         """
@@ -172,8 +180,8 @@ def divide_rows(data: Data, task: Task, options: CompressOptions, plans: Sequenc
 
     held_out = examples(plan.judging)
     sets, more, notes = _sets(options, plan) if calibrates else ((), (), [])
-    calibrating = min(max([asked or 0, *(one.rows for one in sets)]), len(plan.calibration))
-    drawn = max([calibrating, *(one.rows for one in more)])
+    calibrating = min(max([wanted or 0, *(sample_set.rows for sample_set in sets)]), len(plan.calibration))
+    drawn = max([calibrating, *(sample_set.rows for sample_set in more)])
     if data.train is not None and not calibrates and not train and not prunes:
         notes.append("The training rows calibrate nothing: the strategy needs none.")
     scored = _scored(data, task, evaluation, held_out, plan, all_score=not (calibrates or prunes))
@@ -209,7 +217,7 @@ def divide_rows(data: Data, task: Task, options: CompressOptions, plans: Sequenc
 
 @dataclass(frozen=True)
 class _Scored:
-    """What is scored and where it stands; what a search goes by instead; what is to be said of it."""
+    """Rows to score, where they stand, notes for the user, and the rows that a search scores instead."""
 
     examples: Sequence[Any]
     places: Sequence[str]
@@ -230,8 +238,8 @@ def _scored(
     if evaluation is not None and data.evaluation is not None:
         kept = [int(i) for i in (range(len(evaluation)) if all_score else plan.scoring)]
         return _Scored([evaluation[i] for i in kept], [data.evaluation.where(i) for i in kept])
-    examples, source = held_out or probe_examples(task), data.train if data.train is not None else data.unlabelled
-    places = [source.where(int(i)) for i in plan.judging] if held_out and source is not None else []
+    examples, rows = held_out or probe_examples(task), data.train if data.train is not None else data.unlabelled
+    places = [rows.where(int(i)) for i in plan.judging] if held_out and rows is not None else []
     note = f"There are no eval rows: {len(examples)} rows show how far answers move, and nothing is scored."
     return _Scored(examples, places, (note,))
 
@@ -252,9 +260,9 @@ def _apart(scored: _Scored, seed: int) -> _Scored:
 def _sets(options: CompressOptions, plan: RowPlan) -> tuple[tuple[SampleSet, ...], tuple[SampleSet, ...], list[str]]:
     """The sets of calibration rows, one with more rows if a drop may be too large and there are any, and notes."""
     sets, cut_short = sample_sets(options, len(plan.calibration))
-    largest = max(one.rows for one in sets)
+    largest = max(sample_set.rows for sample_set in sets)
     larger = min(MORE * largest, len(plan.calibration))
-    more = options.max_drop is not None and larger > max(largest, asked_rows(options) or 0)
+    more = options.max_drop is not None and larger > max(largest, wanted_rows(options) or 0)
     return sets, (SampleSet(f"{larger}", larger, SIZES[0]),) if more else (), [*plan.notes, *cut_short]
 
 
@@ -267,7 +275,7 @@ def _training(data: Data, task: Task, options: CompressOptions, plans: Sequence[
 
 
 def _unlabelled(data: Data, task: Task, others: Sequence[Any]) -> list[Any]:
-    """All rows whose labels mean nothing, refused if they have not the texts of the training rows, or of `others`."""
+    """All unlabelled rows, refused if they lack a text that the training rows, or `others`, have, or have one more."""
     rows = data.unlabelled
     if rows is None:
         return []
@@ -275,8 +283,8 @@ def _unlabelled(data: Data, task: Task, others: Sequence[Any]) -> list[Any]:
         others = task.read(data.train.select([0]), data.columns, labelled=False)
     # A file of texts alone has no names for its columns.
     found = task.read(rows, data.columns.of_texts() if len(rows.columns) > 1 else Columns(), labelled=False)
-    for name in (one.name for one in task.facts.inputs if one.optional):
-        lacks, lacked = (getattr(one, name, None) is None for one in (found[0], (others or found)[0]))
+    for name in (text_input.name for text_input in task.facts.inputs if text_input.optional):
+        lacks, lacked = (getattr(example, name, None) is None for example in (found[0], (others or found)[0]))
         if lacks != lacked:
             kind = ("lack", "have") if lacks else ("have", "lack")
             what = f"The unlabelled rows {kind[0]} a '{name}', which the labelled ones {kind[1]}."

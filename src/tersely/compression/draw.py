@@ -28,7 +28,7 @@ SCREENING = 256
 """Rows on which many candidates are screened."""
 
 SIZES, NUMS = (4,), (1,)
-"""What PaddleNLP's documents tell users to give, where only the other of the two lists was given."""
+"""Values that PaddleNLP's documents recommend, for the list of the two that was not passed."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,10 @@ class RowPlan:
 
 
 def sample_sets(options: CompressOptions, available: int) -> tuple[tuple[SampleSet, ...], tuple[str, ...]]:
-    """The sets of rows that the options ask for, and notes: on sets cut short and on sets that are one.
+    """The sets of rows that the options ask for, and notes: on sets that were cut short and on equal sets.
 
     >>> sets, notes = sample_sets(CompressOptions(batch_size_list=(4, 8), batch_num_list=(1, 2, None)), 1000)
-    >>> [(one.name, one.rows) for one in sets]
+    >>> [(sample_set.name, sample_set.rows) for sample_set in sets]
     [('4_1', 4), ('4_2', 8), ('4_None', 1000), ('8_2', 16)]
     >>> notes
     ('8_1 has the same rows as 4_2: one candidate.', '8_None has the same rows as 4_None: one candidate.')
@@ -70,55 +70,55 @@ def sample_sets(options: CompressOptions, available: int) -> tuple[tuple[SampleS
     found: dict[tuple[int, int | None], SampleSet] = {}
     notes = []
     by_batch = options.activation_quantize_type == MOVING
-    for name, batch_size, asked in _grid(options):
-        rows = available if asked is None else min(asked, available)
-        if asked is not None and asked > rows:
-            notes.append(f"{name} asks for {asked} rows; there are {rows}, and all of them calibrate.")
-        one = SampleSet(name, rows, batch_size)
-        same = found.setdefault((rows, batch_size if by_batch else None), one)
-        if same is not one:
+    for name, batch_size, wanted in _grid(options):
+        rows = available if wanted is None else min(wanted, available)
+        if wanted is not None and wanted > rows:
+            notes.append(f"{name} asks for {wanted} rows; there are {rows}, and all of them calibrate.")
+        sample_set = SampleSet(name, rows, batch_size)
+        same = found.setdefault((rows, batch_size if by_batch else None), sample_set)
+        if same is not sample_set:
             notes.append(f"{name} has the same rows as {same.name}: one candidate.")
     return tuple(found.values()), tuple(notes)
 
 
-def asked_rows(options: CompressOptions) -> int | None:
+def wanted_rows(options: CompressOptions) -> int | None:
     """How many calibration rows the options ask for at most; None: all there are.
 
-    >>> asked_rows(CompressOptions(batch_size_list=(4, 8))), asked_rows(CompressOptions(batch_num_list=(None,)))
+    >>> wanted_rows(CompressOptions(batch_size_list=(4, 8))), wanted_rows(CompressOptions(batch_num_list=(None,)))
     (8, None)
     """
-    asked = [rows for _, _, rows in _grid(options)]
+    wanted = [rows for _, _, rows in _grid(options)]
     if options.round_type == "adaround" or options.bias_correction:
-        asked.append(LEARNING)
-    counts = [rows for rows in asked if rows is not None]
-    return max(counts) if len(counts) == len(asked) else None
+        wanted.append(LEARNING)
+    counts = [rows for rows in wanted if rows is not None]
+    return max(counts) if len(counts) == len(wanted) else None
 
 
 def calibration_order(
-    train_rows: int, eval_rows: int, *, seed: int, asked: int | None = 128, judging: int = JUDGING
+    train_rows: int, eval_rows: int, *, seed: int, wanted: int | None = 128, judging: int = JUDGING
 ) -> RowPlan:
     """Draw calibration rows by seed: from training rows where there are any, else from eval rows.
 
-    `asked`: see `asked_rows`. `judging`: rows to hold out; 0 where nothing is judged. Eval rows that calibrate or
+    `wanted`: see `wanted_rows`. `judging`: rows to hold out; 0 where nothing is judged. Eval rows that calibrate or
     judge leave the scoring where enough stay (`FEWEST_SCORING`, and half); else they do both, and a note says so.
 
-    >>> rows = calibration_order(0, 1000, seed=42, asked=128)
+    >>> rows = calibration_order(0, 1000, seed=42, wanted=128)
     >>> len(rows.calibration), len(rows.judging), len(rows.scoring)
     (128, 128, 744)
     """
     source, count = ("train", train_rows) if train_rows else ("eval", eval_rows)
     drawn = np.random.default_rng(seed).permutation(count)
-    wanted = count if asked is None else min(asked, count)
-    pool, judges, judged_on_pool = _hold_out(drawn, wanted, judging)
+    calibrating = count if wanted is None else min(wanted, count)
+    pool, judging_indices, judged_on_pool = _hold_out(drawn, calibrating, judging)
     scoring, notes = np.arange(eval_rows), []
     if source == "eval" and count:
-        pool = pool[:wanted]  # the rest reports the score
-        scoring, note = _score_apart(eval_rows, pool, judges)
+        pool = pool[:calibrating]  # the rest reports the score
+        scoring, note = _score_apart(eval_rows, pool, judging_indices)
         notes.append(note)
     if judged_on_pool and count:
-        others = f"{count - wanted} others" if count > wanted else "no others"
+        others = f"{count - calibrating} others" if count > calibrating else "no others"
         notes.append(f"What is learned is judged on rows that calibrate, as there are {others}.")
-    return RowPlan(source, pool, judges, scoring, tuple(notes))
+    return RowPlan(source, pool, judging_indices, scoring, tuple(notes))
 
 
 def screening_rows(scoring: Indices, seed: int) -> Indices:
@@ -138,25 +138,26 @@ def _grid(options: CompressOptions) -> list[tuple[str, int, int | None]]:
     ]
 
 
-def _hold_out(drawn: Indices, wanted: int, judging: int) -> tuple[Indices, Indices, bool]:
-    """Rows that may calibrate, rows that judge, and whether these had to be the same."""
-    held = min(judging, len(drawn) - wanted)
+def _hold_out(drawn: Indices, calibrating: int, judging: int) -> tuple[Indices, Indices, bool]:
+    """Rows that may calibrate, rows that judge, and whether the same rows have to do both."""
+    held = min(judging, len(drawn) - calibrating)
     if held < min(judging, FEWEST_JUDGING):
-        return drawn, drawn[: min(judging, wanted)], True
-    return np.concatenate([drawn[:wanted], drawn[wanted + held :]]), drawn[wanted : wanted + held], False
+        return drawn, drawn[: min(judging, calibrating)], True
+    end = calibrating + held
+    return np.concatenate([drawn[:calibrating], drawn[end:]]), drawn[calibrating:end], False
 
 
-def _score_apart(eval_rows: int, pool: Indices, judges: Indices) -> tuple[Indices, str]:
-    """The eval rows that report the score where some of them must calibrate, and what to tell the user."""
+def _score_apart(eval_rows: int, pool: Indices, judging_indices: Indices) -> tuple[Indices, str]:
+    """The eval rows that report the score where some of them must calibrate, and a note for the user."""
     start = "There are no training rows:"
     everything = np.arange(eval_rows)
     enough = max(FEWEST_SCORING, eval_rows / 2)
-    both = np.union1d(pool, judges)
+    both = np.union1d(pool, judging_indices)
     if eval_rows - len(both) >= enough:
         rest = np.setdiff1d(everything, both)
         return rest, f"{start} {len(both)} of {eval_rows} eval rows calibrate or judge, and are not scored."
     if eval_rows - len(pool) >= enough:
         rest = np.setdiff1d(everything, pool)
-        also = f"{len(judges)} of those scored also judge what is learned"
+        also = f"{len(judging_indices)} of those scored also judge what is learned"
         return rest, f"{start} {len(pool)} of {eval_rows} eval rows calibrate and are not scored; {also}."
     return everything, f"{start} {len(pool)} of {eval_rows} eval rows calibrate and also report the score."

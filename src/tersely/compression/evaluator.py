@@ -32,7 +32,7 @@ from .parents import Parent, RunContext
 
 BATCHES, LENGTH = (1, 16), 128
 SECONDS = 1.0
-"""How long each contestant is timed at each batch size, at least."""
+"""How long each model is timed at each batch size, at least."""
 TIMED_ROWS = 1000
 """Rows of the table that dynamic prints, at most: its four evaluations are not to take longer than all else."""
 
@@ -61,9 +61,9 @@ class Tested:
 class Evaluator:
     """One set of rows and the user's FP32 model on it; every candidate is measured against that, pruned or not.
 
-    A candidate's rows are spelled by its own tokenizer. Answers are labels, tags and spans of the text, which do not
-    depend on it; logits are compared for those rows that both cut into windows of the same lengths. `screened`: what
-    was written off after a look at a few rows.
+    A candidate's own tokenizer encodes the rows. Answers are labels, tags and spans of the text, which do not depend on
+    it; logits are compared for those rows that both tokenizers cut into windows of the same lengths. `screened`:
+    candidates that were dropped after they were compared on a few rows.
     """
 
     def __init__(self, origin: Parent, run: RunContext) -> None:
@@ -81,21 +81,21 @@ class Evaluator:
         self._length = min(LENGTH, origin.task.max_seq_length, longest(here) or LENGTH)
 
     def measure_all(self, candidates: Sequence[Candidate]) -> list[Measured]:
-        """Write and score candidates; of many only those that a look at a few rows leaves."""
+        """Write and score candidates; of many only those that are left after a comparison on a few rows."""
         wanted = self._run.options.engines or engines.installed(engines.GRAPH_ENGINES)
         places = self._run.scratch / "candidates"
-        written = [write_candidate(one, places / one.name, wanted) for one in candidates]
+        written = [write_candidate(candidate, places / candidate.name, wanted) for candidate in candidates]
         if len(written) > choice.MANY:
-            seen = [self._look(one) for one in written]
+            seen = [self._look(candidate) for candidate in written]
             kept = screen(seen)
             listed = ", ".join(kept)
             self._run.progress.say(f"Of {len(written)} candidates {len(kept)} are scored on all rows: {listed}.")
-            for one in seen:
-                if one.name not in kept:
-                    self.screened.append(one)
-                    shutil.rmtree(one.candidate.folder)
-            written = [one for one in written if one.name in kept]
-        return [self.measure(one) for one in written]
+            for measured in seen:
+                if measured.name not in kept:
+                    self.screened.append(measured)
+                    shutil.rmtree(measured.candidate.folder)
+            written = [candidate for candidate in written if candidate.name in kept]
+        return [self.measure(candidate) for candidate in written]
 
     def runners(self, candidate: Candidate) -> dict[str, Engine]:
         """What a probe records: the FP32 model that the candidate was made of, and each graph of the candidate.
@@ -105,43 +105,46 @@ class Evaluator:
         own = candidate.parent.digest == self._origin.digest
         graph = candidate.parent.fp32.path(GRAPH)
         found = {"fp32": self._exact.engine if own else engines.load(engines.REFERENCE, graph)}
-        if all(one.precision == "fp32" for one in candidate.graphs):
+        if all(graph.precision == "fp32" for graph in candidate.graphs):
             return found
         for pair in candidate.pairs():
             if (name := record_name(pair.graph)) not in found:
                 found[name] = candidate.load(pair, emulated=self._emulated)
         return found
 
-    def time(self, measured: Sequence[Measured], target: Setting | None = None) -> list[Measured]:
-        """Time one candidate of each plan and build against every FP32 engine; the others are alike.
+    def time(self, candidates: Sequence[Measured], target: Setting | None = None) -> list[Measured]:
+        """Time one candidate of each plan and build against every FP32 engine; the others are as fast.
 
-        One thread and both batch sizes; and the setting that a speed-up is meant at, where there is one.
+        With one thread and both batch sizes; and at `target`, the setting of `target_speedup`, where there is one.
         """
         first_alike: dict[tuple[Any, ...], Measured] = {}
-        for one in measured:
-            first_alike.setdefault(_build(one), one)
+        for measured in candidates:
+            first_alike.setdefault(_build(measured), measured)
         firsts = list(first_alike.values())
         usual = [Setting(size, self._length, 1) for size in BATCHES]
-        asked = [*usual, *([target] if target and target not in usual else [])]
-        timed = {setting: self._time_at(setting, firsts) for setting in asked}
+        settings = [*usual, *([target] if target and target not in usual else [])]
+        timed = {setting: self._time_at(setting, firsts) for setting in settings}
         fp32 = {setting.batch: timed[setting][0] for setting in usual}
         used = {size: timing.engine for size, timing in fp32.items()}
         self.fp32 = replace(self.fp32, engines=used, seconds={size: timing.seconds for size, timing in fp32.items()})
         found = []
-        for one in measured:
-            first = first_alike[_build(one)].name
+        for measured in candidates:
+            first = first_alike[_build(measured)].name
             speed = {setting.batch: timed[setting][1][first] for setting in usual}
-            one = replace(one, speed=speed, speedup=timed[target][1][first] if target else None)
-            dynamic = one.candidate.plan.quantizer == DYNAMIC
-            found.append(replace(one, evaluation=self._evaluate_twice(one)) if dynamic else one)
+            measured = replace(measured, speed=speed, speedup=timed[target][1][first] if target else None)
+            dynamic = measured.candidate.plan.quantizer == DYNAMIC
+            found.append(replace(measured, evaluation=self._evaluate_twice(measured)) if dynamic else measured)
         return found
 
     def _time_at(self, setting: Setting, firsts: Sequence[Measured]) -> tuple[Timing, dict[str, Ratio]]:
         """The fastest FP32 engine, and how many times as fast each candidate is, in one alternating run."""
         names, threads = engines.installed(engines.GRAPH_ENGINES), setting.threads
         runners = [("FP32", name, engines.load(name, self._graph, threads=threads)) for name in names]
-        runners += [(one.name, one.engine, one.candidate.load(one.candidate.pairs()[0], threads)) for one in firsts]
-        models = (self._origin, *(one.candidate.parent for one in firsts))
+        runners += [
+            (measured.name, measured.engine, measured.candidate.load(measured.candidate.pairs()[0], threads))
+            for measured in firsts
+        ]
+        models = (self._origin, *(measured.candidate.parent for measured in firsts))
         tokens = min(model.encoder.vocab_size for model in models)
         like = self._origin.task.features(self._rows.scoring[:1], self._origin.encoder)[0]
         batch = full_batch(setting.batch, setting.length, tokens, like=like)
@@ -201,13 +204,15 @@ class Evaluator:
         except Failure:  # no second process to be had: not a reason to lose the run
             return None
 
-    def _evaluate_twice(self, one: Measured) -> dict[str, tuple[float, float]]:
+    def _evaluate_twice(self, measured: Measured) -> dict[str, tuple[float, float]]:
         """Seconds to answer the rows before and after, with one thread and with all."""
         examples = self._rows.scoring[:TIMED_ROWS]
         found = {}
         for threads in (1, None):
             exact = _predictor(self._origin, engines.load(engines.REFERENCE, self._graph, threads=threads))
-            other = _predictor(one.candidate.parent, one.candidate.load(one.candidate.pairs()[0], threads))
+            other = _predictor(
+                measured.candidate.parent, measured.candidate.load(measured.candidate.pairs()[0], threads)
+            )
             both = []
             for predictor in (exact, other):
                 answer(predictor, examples[:1])  # what an engine does at its first batch is not the evaluation
@@ -227,8 +232,8 @@ def _predictor(parent: Parent, engine: Engine) -> Predictor:
     return Predictor(parent.task, parent.encoder, engine)
 
 
-def _build(one: Measured) -> tuple[Any, ...]:
+def _build(measured: Measured) -> tuple[Any, ...]:
     """What decides speed: the model, the plan, the engine, what is integer and which layers are smoothed."""
-    made = one.candidate.quant_map
+    made = measured.candidate.quant_map
     layers = tuple((name, layer.smooth is None) for name, layer in made.layers.items())
-    return one.candidate.parent.digest, one.candidate.plan, one.engine, layers, tuple(made.products)
+    return measured.candidate.parent.digest, measured.candidate.plan, measured.engine, layers, tuple(made.products)

@@ -11,11 +11,11 @@ from ..progress import Advance, Progress
 from ..strategy import PRUNE, PTQ, Plan
 
 TABLE_EXPORTS = 6.5
-"""Exports, with all that is compared after one, that a latency table takes the time of (MRPC, quiet: 8 s each)."""
+"""A latency table takes as long as so many exports, each with the comparison after it (MRPC, quiet: 8 s each)."""
 SHOT_EXPORTS, SCORES_EXPORTS = 7.0, 7.0
-"""The same of a model that is cut and repaired, and of scores of heads and neurons."""
+"""The same for a model that is cut and repaired, and for scores of heads and neurons."""
 CANDIDATE_EXPORTS = 1.0
-"""The same of the candidates of one plan, which are then scored: `CALIBRATED` of them where a plan calibrates."""
+"""The same for the candidates of one plan, which are then scored: `CALIBRATED` of them where a plan calibrates."""
 CALIBRATED = 3
 TIMING = 40.0
 """Seconds to time everything at the end and to weigh the best."""
@@ -68,7 +68,7 @@ class Forecast:
         return (time.monotonic() - self.started) / 60
 
     def left(self, candidates: int) -> float | None:
-        """Minutes for further rungs; None: as many as one likes."""
+        """Minutes for further rungs; None: without a limit."""
         return None if self.allowed is None else self.allowed - self.spent - self.ending(candidates)
 
 
@@ -92,7 +92,7 @@ class RunClock:
             yield advance
 
     def say(self, line: str) -> None:
-        """Tell one thing that happened."""
+        """Report one thing that happened."""
         self.inner.say(line)
 
     def clock(self) -> str:

@@ -18,17 +18,17 @@ from .make_parents import ParentMaker
 from .parents import Parent, RunContext
 
 LIMIT = 0.01
-"""The largest drop that is looked for where none was named: one point."""
+"""The largest drop that a search allows where `max_drop` is not set: one point."""
 RISE = 1.35
 """How many times faster each rung of the search is than the one before."""
 NEAR = 1.1
-"""Speed-ups that are this close are not told apart any more."""
+"""Speed-ups that are this close count as equal."""
 NEAREST = 0.9
-"""Share of the speed without any layer that is looked for at most."""
+"""A search tries speed-ups up to this share of the speed without any layer."""
 RUNGS_EXPECTED = 4
 """Speed-ups that a search tries, as a rule."""
 SHORTEST = 1.0
-"""Minutes of a training that is worth its beginning."""
+"""A training is not begun if there are fewer minutes for it."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Rung:
 
 @dataclass
 class Ladder:
-    """Makes and measures. `parents`, `same`: as they grow; `rungs`: what was tried; `not_tried`: what time left out."""
+    """Makes and measures candidates. `rungs`: what was tried; `not_tried`: what there was no time for."""
 
     models: ParentMaker
     maker: CandidateMaker
@@ -122,9 +122,9 @@ class Ladder:
             self._try([plan for plan in plans if plan.quantizer == QAT and not plan.pruning])
 
     def _rise(self, plans: Sequence[Plan]) -> list[float]:
-        """Try rising speed-ups until the drop is above the limit, then between; gives those that failed, slowest first.
+        """Try rising speed-ups until the drop is above the limit, then between; those that failed, slowest first.
 
-        Of speed-ups that were asked for every one is tried, but for those that INT8 reaches by itself.
+        With `target_speedup` each of these is tried instead, but for those that INT8 reaches without pruning.
         """
         low, most = self.models.speed_range(plans[0])
         targets, failed = self.run.options.target_speedup, []
@@ -155,7 +155,7 @@ class Ladder:
         return sorted(failed)
 
     def _try_in_turn(self, plans: Sequence[Plan]) -> None:
-        """What was asked for: all at once, or where time is short group by group."""
+        """Try all plans: together, or group by group where the time is limited."""
         targets = self.run.options.target_speedup or ()
         if self.forecast.allowed is None:
             self._try(plans, targets)
@@ -169,7 +169,7 @@ class Ladder:
         if not plans:
             return []
         title = " and ".join(plan.name for plan in plans)
-        title += f" at {' and '.join(f'{one:g}' for one in targets)} ×" if targets else ""
+        title += f" at {' and '.join(f'{target:g}' for target in targets)} ×" if targets else ""
         left = self.forecast.left(len(self.measured) + 1)
         expected = self.forecast.rung(plans, max(1, len(targets)))
         trains = any(plan.trained for plan in plans)
@@ -190,13 +190,15 @@ class Ladder:
         return found
 
     def _search_more(self) -> None:
-        """More rows, then layers left float, while no candidate keeps to `max_drop`."""
+        """Try more rows, then layers left float, while no candidate keeps to `max_drop`."""
         if self.run.options.max_drop is None:
             return
         began, tried = time.monotonic(), []
-        more = self.maker.make_more(self.parents, [one.candidate for one in self.measured])
+        more = self.maker.make_more(self.parents, [measured.candidate for measured in self.measured])
         while not self._holds(self.measured) and self._has_time() and (others := next(more, None)) is not None:
-            found = self.evaluator.measure_all([one for one in others if not _is_known(one, self.measured)])
+            found = self.evaluator.measure_all(
+                [candidate for candidate in others if not _is_known(candidate, self.measured)]
+            )
             self.measured += found
             tried += found
         if tried:
@@ -204,12 +206,12 @@ class Ladder:
 
     def _note(self, title: str, plans: Sequence[Plan], found: Sequence[Measured], began: float, speedups: int) -> None:
         minutes = (time.monotonic() - began) / 60
-        self.rungs.append(Rung(title, tuple(one.name for one in found), minutes))
+        self.rungs.append(Rung(title, tuple(measured.name for measured in found), minutes))
         if plans:
             self.forecast.note(plans, minutes / max(1, speedups))
 
-    def _holds(self, measured: Sequence[Measured]) -> bool:
-        return any(one.is_within(self.limit) for one in measured)
+    def _holds(self, candidates: Sequence[Measured]) -> bool:
+        return any(measured.is_within(self.limit) for measured in candidates)
 
     def _has_time(self) -> bool:
         left = self.forecast.left(len(self.measured) + 1)
@@ -226,7 +228,7 @@ def _rounded(target: float) -> float:
     return float(f"{target:.3g}")
 
 
-def _is_known(one: Candidate, measured: Sequence[Measured]) -> bool:
+def _is_known(candidate: Candidate, measured: Sequence[Measured]) -> bool:
     """Whether the same model with the same integers was measured already."""
-    others = (other.candidate for other in measured if other.candidate.parent is one.parent)
-    return any(equal(one.quant_map, other.quant_map) for other in others)
+    others = (other.candidate for other in measured if other.candidate.parent is candidate.parent)
+    return any(equal(candidate.quant_map, other.quant_map) for other in others)

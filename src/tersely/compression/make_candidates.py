@@ -39,13 +39,13 @@ def check_makeable(proto: Any, plans: Sequence[Plan], options: CompressOptions) 
 
 @dataclass
 class CandidateMaker:
-    """Makes the candidates of parents. `harm`: of each layer alone in INT8, by the parent's label."""
+    """Makes the candidates of parents. `harm`: mean |Δlogit| with each layer alone in INT8, by the parent's label."""
 
     run: RunContext
     harm: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def make_all(self, parents: Sequence[Parent]) -> tuple[list[Candidate], dict[str, str]]:
-        """Every candidate of every parent; where asked, without the layers that do harm. The second as in `make`."""
+        """Every candidate of every parent, without harmful layers if `skip_layers` is auto; equal ones as in `make`."""
         found: list[Candidate] = []
         same: dict[str, str] = {}
         automatic = self.run.options.skip_layers == ("auto",)
@@ -66,10 +66,10 @@ class CandidateMaker:
         with_more = [(parent, parent.rows.more) for parent in calibrated if parent.rows.more is not None]
         if with_more:
             say(f"{above} calibrating on {', '.join(with_more[0][1].sets)} rows.")
-            yield [one for parent, more in with_more for one in self._make(parent, more)[0]]
+            yield [candidate for parent, more in with_more for candidate in self._make(parent, more)[0]]
         for parent in parents:
             if parent.label not in self.harm:
-                self._find_harm(parent, [one for one in made if one.parent is parent])
+                self._find_harm(parent, [candidate for candidate in made if candidate.parent is parent])
         left = 1
         while any(left < len(harm) for harm in self.harm.values()):  # with all float there is nothing left to ship
             spared = []
@@ -79,7 +79,7 @@ class CandidateMaker:
                     model = f"of {parent.label} " if parent.label else ""
                     say(f"{above} leaving {left} of {len(harm)} layers {model}float.")
                     spared += self._make(parent, parent.rows.samples, list(harm)[:left])[0]
-            yield [replace(one, name=f"{one.name}-float{left}") for one in spared]
+            yield [replace(candidate, name=f"{candidate.name}-float{left}") for candidate in spared]
             left *= 2
 
     def _make(
@@ -89,10 +89,10 @@ class CandidateMaker:
 
     def _find_harm(self, parent: Parent, made: Sequence[Candidate]) -> None:
         """Run the parent once for each layer; nothing to find where nothing was quantized."""
-        quantized = [one for one in made if one.plan.quantizer]
+        quantized = [candidate for candidate in made if candidate.plan.quantizer]
         if not quantized:
             return
-        first = next((one for one in quantized if one.plan.quantizer == PTQ), quantized[0])
+        first = next((candidate for candidate in quantized if candidate.plan.quantizer == PTQ), quantized[0])
         pad_id, axis, progress = parent.encoder.pad_id, parent.task.centred_axis, self.run.progress
         found = sensitivity(parent.proto, first.quant_map, parent.rows.judging, pad_id, axis, progress=progress)
         self.harm[parent.label] = found
@@ -106,9 +106,9 @@ def make(
     sensitive: Sequence[str] = (),
     progress: Progress = SILENT,
 ) -> tuple[list[Candidate], dict[str, str]]:
-    """Every candidate of a parent's plans; equal ones are one, and the second gives the first's name for the other.
+    """Every candidate of a parent's plans, equal ones once; and for the name of each left out the name of its equal.
 
-    `sensitive`: layers that are left float for the harm they do. All plans share one calibration. A plan that only
+    `sensitive`: layers that are left float as INT8 harms them most. All plans share one calibration. A plan that only
     prunes gives the graph as it is.
     """
     proto, plans = parent.proto, parent.plans
@@ -138,7 +138,7 @@ def make(
                 quant_map = replace(quant_map, tables=tables, left_float=left_float)
             if (plan.quantizer or plan.embeddings) and not (quant_map.layers if plan.quantizer else quant_map.tables):
                 _refuse_float(plan, quant_map.left_float)
-            twin = next((one.name for one in made if equal(one.quant_map, quant_map)), None)
+            twin = next((candidate.name for candidate in made if equal(candidate.quant_map, quant_map)), None)
             if twin is not None:
                 same[name] = twin
             else:
@@ -154,7 +154,7 @@ def _maps(
     options: CompressOptions,
     sensitive: Sequence[str],
 ) -> list[tuple[str, QuantMap]]:
-    """Names and maps of what a plan gives."""
+    """Names and quantization maps of the candidates of a plan."""
     if plan.quantizer == PTQ:
         return [(plan.candidate(*key, width=parent.width), quant_map) for key, quant_map in calibrated.items()]
     name = plan.candidate(width=parent.width)
@@ -182,17 +182,17 @@ def _refuse_float(plan: Plan, left_float: Mapping[str, str]) -> None:
     raise UserError(f"The strategy '{plan.name}' would leave everything float: {why}.")
 
 
-def equal(one: QuantMap, other: QuantMap) -> bool:
+def equal(quant_map: QuantMap, other: QuantMap) -> bool:
     """Whether two maps give the same graphs."""
-    if one.layers.keys() != other.layers.keys() or one.tables.keys() != other.tables.keys():
+    if quant_map.layers.keys() != other.layers.keys() or quant_map.tables.keys() != other.tables.keys():
         return False
-    if dict(one.products) != dict(other.products):
+    if dict(quant_map.products) != dict(other.products):
         return False
-    return all(_equal_layers(one.layers[name], other.layers[name]) for name in one.layers)
+    return all(_equal_layers(quant_map.layers[name], other.layers[name]) for name in quant_map.layers)
 
 
-def _equal_layers(one: Any, other: Any) -> bool:
-    if one.range != other.range:
+def _equal_layers(layer: Any, other: Any) -> bool:
+    if layer.range != other.range:
         return False
-    pairs = ((getattr(one, part), getattr(other, part)) for part in ("integers", "scales", "smooth", "bias"))
+    pairs = ((getattr(layer, part), getattr(other, part)) for part in ("integers", "scales", "smooth", "bias"))
     return all(a is b or (a is not None and b is not None and np.array_equal(a, b)) for a, b in pairs)

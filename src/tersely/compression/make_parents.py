@@ -1,4 +1,4 @@
-"""The smaller and the trained models of a run: one cut, one training for all who ask."""
+"""The pruned and the trained models of a run: plans that need the same cut or training share it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ VOCABULARY = "vocabulary"
 class ParentMaker:
     """Makes the models that plans ask for, each once. A training that was killed goes on, in the run's `work`.
 
-    `until`: when trainings have to end, by `time.monotonic`; None: when they are done.
+    `until`: when trainings have to end, by `time.monotonic`; None: no limit.
     """
 
     origin: Parent
@@ -47,9 +47,9 @@ class ParentMaker:
     until: float | None = None
 
     def make(self, plans: Sequence[Plan], targets: Sequence[float] = ()) -> list[Parent]:
-        """Prune and train as plans ask, export every model that comes of it; plans with equal steps share theirs.
+        """Prune and train as plans ask, and export every model; plans with equal steps share theirs.
 
-        `targets`: speed-ups for plans that prune to order. Behind a parent stands the model that was trained for its
+        `targets`: speed-ups for plans that prune to order. After a parent comes the model that was trained for its
         plans of `qat`, if it has any.
         """
         found: list[Parent] = []
@@ -97,7 +97,7 @@ class ParentMaker:
                 shot = maker.make(kind, target, self.until)
                 made = self._distil(shot, maker.base) if DYNABERT in steps else shot
                 _publish_torch(made.folder, self.run.scratch / "torch" / made.name)
-                found.append(self._at_home(replace(made, plans=alike)))
+                found.append(self._with_rows(replace(made, plans=alike)))
         return found
 
     def _maker(self, plan: Plan) -> ShotMaker:
@@ -105,7 +105,7 @@ class ParentMaker:
 
     @cached_property
     def setting(self) -> Setting:
-        """What a speed-up is meant at."""
+        """Batch, length and threads at which speed-ups are measured."""
         return setting_of(self.origin, self.run)
 
     @cached_property
@@ -118,7 +118,7 @@ class ParentMaker:
         return ShotMaker(self.origin, base, self.run, self.setting, f"{PRUNE_EMBEDDINGS}-")
 
     def _distil(self, shot: Parent, base: Parent) -> Parent:
-        """Train a repaired model on; it may stay as it is. The model that it was cut out of teaches.
+        """Train a repaired model further, if that helps. The model that it was cut out of is the teacher.
 
         Repaired weights are no slices of one network: each model has a training of its own.
         """
@@ -133,22 +133,24 @@ class ParentMaker:
         return replace(made, name=name, distilled=done)
 
     def _prune(self, steps: tuple[str, ...]) -> list[Parent]:
-        """The models of one group of other pruning steps; without any the user's own."""
-        folder, both = self.origin.folder, f"{PRUNE_EMBEDDINGS}-"
+        """The models for these pruning steps, which do not include `prune`; without any step the user's own."""
+        folder, prefix = self.origin.folder, f"{PRUNE_EMBEDDINGS}-"
         if not steps:
             rows = self.run.rows.encode(folder.task, folder.encoder)
             return [replace(self.origin, rows=rows, skip_layers=self._patterns)]
         if steps == (PRUNE_EMBEDDINGS,):
             return [self._export(VOCABULARY, *self._cut_origin)]
         if steps == (DYNABERT,):
-            return [self._export(one.name, folder.at(one.folder), None, one) for one in self._widths]
+            return [self._export(pruned.name, folder.at(pruned.folder), None, pruned) for pruned in self._widths]
         if trains_cut(self.run.options, {plan.pruning for plan in self.run.plans}):
             cut, vocabulary = self._cut_origin
-            trained = self._train_widths(cut, both)
-            return [self._export(f"{both}{one.name}", cut.at(one.folder), vocabulary, one) for one in trained]
-        cuts = [self._cut(folder.at(one.folder), f"{both}{one.name}") for one in self._widths]
+            trained = self._train_widths(cut, prefix)
+            return [
+                self._export(f"{prefix}{pruned.name}", cut.at(pruned.folder), vocabulary, pruned) for pruned in trained
+            ]
+        cuts = [self._cut(folder.at(pruned.folder), f"{prefix}{pruned.name}") for pruned in self._widths]
         pairs = zip(cuts, self._widths, strict=True)
-        return [self._export(f"{both}{one.name}", *made, one) for made, one in pairs]
+        return [self._export(f"{prefix}{pruned.name}", *made, pruned) for made, pruned in pairs]
 
     def _train(self, parent: Parent) -> list[Parent]:
         """The parent without its plans of `qat`, and the model that was trained for those."""
@@ -217,15 +219,15 @@ class ParentMaker:
     ) -> Parent:
         made = open_made(folder, self.origin, self.run.scratch / "fp32-of" / name, self.run)
         _publish_torch(folder, self.run.scratch / "torch" / name)
-        return self._at_home(replace(made, name=name, pruned=pruned, vocabulary=vocabulary))
+        return self._with_rows(replace(made, name=name, pruned=pruned, vocabulary=vocabulary))
 
-    def _at_home(self, made: Parent) -> Parent:
-        """A model with its rows as its own tokenizer spells them, and the layers of its own that stay float."""
+    def _with_rows(self, made: Parent) -> Parent:
+        """A model with the rows as its own tokenizer encodes them, and those of its layers that stay float."""
         rows, layers = self.run.rows.encode(made.task, made.encoder), _fitting(self._patterns, made.proto)
         return replace(made, rows=rows, skip_layers=layers)
 
     def _teacher(self, plan: Plan) -> Path | ModelFolder | None:
-        """Who teaches: the folder that was named; of a pruned model the unpruned one; else the model itself.
+        """The teacher: the folder that the user named; for a pruned model the unpruned one; else the model itself.
 
         Where hidden states are compared a pruned model learns from itself in FP32: it may have fewer layers. The
         unpruned model has the vocabulary of the pruned one.
@@ -239,7 +241,7 @@ class ParentMaker:
 
 
 def _fitting(patterns: Sequence[str], proto: Any) -> tuple[str, ...]:
-    """The patterns that name a layer here: with fewer layers one of the user's own model may name none."""
+    """The patterns that fit a layer of this graph: a model with fewer layers may lack those that others fit."""
     if not patterns:
         return ()
     targets = find_targets(proto)
@@ -249,7 +251,7 @@ def _fitting(patterns: Sequence[str], proto: Any) -> tuple[str, ...]:
 
 
 def _publish_torch(folder: ModelFolder, place: Path) -> None:
-    """Let the model appear at a place too, with the task as this run had it."""
+    """Link a model's files into a second folder, with the task as this run had it."""
     for path in sorted(folder.path.iterdir()):
         if path.name != NOTES:
             link(path, place / path.name)

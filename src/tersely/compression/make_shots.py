@@ -55,7 +55,7 @@ class CutModel:
 class ShotMaker:
     """Makes models for speed-ups out of one base, the user's model or that with fewer tokens; each once.
 
-    `setting`: at which batch, length and threads a speed-up is meant. `prefix` stands before the names of its folders.
+    `setting`: batch, length and threads at which speed-ups are measured. `prefix`: begins the names of folders.
     """
 
     def __init__(self, origin: Parent, base: Parent, run: RunContext, setting: Setting, prefix: str = "") -> None:
@@ -78,12 +78,12 @@ class ShotMaker:
 
     @cached_property
     def pruner(self) -> OneShotPruner:
-        """What knows the scores of heads and neurons."""
+        """The pruner, which scores heads and neurons once."""
         rows, seed, progress = self.run.rows.statistics, self.run.options.seed, self.run.progress
         return OneShotPruner(self.base.folder, rows, first_only=self.base.first_only, seed=seed, progress=progress)
 
     def timer(self, quantizer: str | None) -> ShapeTimer:
-        """What times graphs of a quantizer."""
+        """The timer of graphs that a quantizer makes."""
         kind = timed_as(quantizer)
         return self.timers.setdefault(kind, ShapeTimer(self.origin, self.base, kind, self.setting, self.run))
 
@@ -96,8 +96,8 @@ class ShotMaker:
         timer = self.timer(kind)
         budget, tried = timer.table.fp32 / target, []
         for number in range(TRIES):
-            one, shot = self._prune(timer, target, budget, f"{number}-{kind}")
-            tried.append((abs(shot.seen / target - 1), number, one))
+            parent, shot = self._prune(timer, target, budget, f"{number}-{kind}")
+            tried.append((abs(shot.seen / target - 1), number, parent))
             is_near = tried[-1][0] <= CLOSE or (shot.shape == self.pruner.places.full and shot.seen >= target)
             if is_near or (until is not None and time.monotonic() > until):
                 break
@@ -118,7 +118,7 @@ class ShotMaker:
         return replace(made, name=f"{self.prefix}{name}{suffix}", shot=shot), shot
 
     def _cut(self, table: LatencyTable, budget: float, folder: Path) -> CutModel:
-        """What is cut and repaired for a budget; it lies in a folder, where a run that was killed finds it again."""
+        """Cut and repair the base for a budget; `folder` keeps the model for a run that goes on after a kill."""
         timed = {name: value for name, value in table.to_json().items() if name != "graphs"}
         mark = digest([self.base.digest, self._rows_mark, self.run.options.seed, timed, budget])
         record = folder.with_name(f"{folder.name}.json")
@@ -126,9 +126,9 @@ class ShotMaker:
             found = fill(CutModel, json.loads(record.read_text(encoding="utf-8")), "The record")
             if found.mark == mark and (folder / "config.json").is_file():
                 return found
-        one = self.pruner.prune(table, budget)
-        save_carved(one.model, folder, source=self.base.folder.path, overwrite=True)
-        found = CutModel(mark, one.shape, one.method, one.change)
+        pruned = self.pruner.prune(table, budget)
+        save_carved(pruned.model, folder, source=self.base.folder.path, overwrite=True)
+        found = CutModel(mark, pruned.shape, pruned.method, pruned.change)
         with atomic_file(record) as stream:
             stream.write((json.dumps(asdict(found), indent=1) + "\n").encode())
         return found

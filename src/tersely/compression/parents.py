@@ -75,7 +75,7 @@ class Shot:
     seen: float
 
     def __str__(self) -> str:
-        """In words, for those who watch."""
+        """The shot in words, for the progress output."""
         heads, neurons = (" ".join(map(str, sizes)) for sizes in (self.shape.heads, self.shape.ffn))
         kept = f"heads {heads}, neurons {neurons} (by {self.method})"
         return f"{self.seen:.2f} × FP32, by the table {self.expected:.2f}; {kept}"
@@ -86,11 +86,11 @@ class Parent:
     """A model that candidates are made of, and the plans that start from it.
 
     `proto`: the graph as `graphs.read.unfold` and `graphs.first_position` leave it. `digest`: sha256 of the graph that
-    everything is made from: the file that was named, or the exported one. `made_from`: the digests of what it was made
-    from, the user's model first; none for that one itself. `name`: its folder under torch/; empty for the user's own
-    model. `pruned`, `vocabulary`, `trained`: what pruning, cutting the vocabulary and training for INT8 say of it.
-    `rows`: as its own tokenizer spells them. `first_only`: the last layer is computed for the first position alone.
-    `shot`, `distilled`: what pruning without training, and training after it, say of it.
+    everything is made from: the file that the user named, or the exported one. `made_from`: the digests of what it was
+    made from, the user's model first; empty for the user's model itself. `name`: its folder under torch/; empty for the
+    user's own model. `pruned`, `vocabulary`, `trained`: what pruning, cutting the vocabulary and training for INT8 say
+    of it. `rows`: as its own tokenizer encodes them. `first_only`: the last layer is computed for the first position
+    alone. `shot`, `distilled`: what pruning without training, and training after it, say of it.
     """
 
     model_name: str
@@ -122,7 +122,7 @@ class Parent:
 
     @property
     def width(self) -> str | None:
-        """What its candidates bear in the place of the step that pruned it."""
+        """The part of its candidates' names that says how it was pruned; None: it was not."""
         return self.shot.name if self.shot else self.pruned.name if self.pruned else None
 
     @property
@@ -229,8 +229,8 @@ def _check_outputs(engine: Any, batch: Any, task: Task, file: Path) -> None:
         raise UserError(what, where=str(file), hint="Do the two belong together?") from error
     rows, length = batch["input_ids"].shape
     shape = (rows,) if task.facts.answers_for == "row" else (rows, length)
-    one = len(task.outputs) == 1
-    expected = (*shape, len(task.labels)) if one else shape
+    single = len(task.outputs) == 1
+    expected = (*shape, len(task.labels)) if single else shape
     if [array.shape for array in outputs] != [expected] * len(task.outputs):
         shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in zip(engine.outputs, outputs, strict=True))
         raise UserError(

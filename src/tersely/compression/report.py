@@ -21,7 +21,7 @@ from .parents import Parent
 from .result import CompressionResult
 
 SHOWN, LONGEST, MOST_LABELS, MOST_WORDS = 20, 280, 30, 12
-"""Changed rows to tell of, characters of a text, labels of a matrix that can still be read, words of a sentence."""
+"""Changed rows to show, characters of a text, labels of a matrix that can still be read, words of a sentence."""
 VERDICTS = ("worse", "neither", "better")
 
 
@@ -58,18 +58,18 @@ def as_json(result: CompressionResult) -> dict[str, Any]:
         "latency_tables": [table.to_json() for table in result.tables],
         "max_drop": result.max_drop,
         "met_max_drop": result.met,
-        "pruned": [_parent(one) for one in result.parents if one.name and not one.trained],
-        "trained": [_trained(one, one.trained) for one in result.parents if one.trained],
-        "candidates": [_candidate(one, result) for one in result.candidates],
+        "pruned": [_parent(parent) for parent in result.parents if parent.name and not parent.trained],
+        "trained": [_trained(parent, parent.trained) for parent in result.parents if parent.trained],
+        "candidates": [_candidate(measured, result) for measured in result.candidates],
         "same": dict(result.same),
         "screened_out": [
             {
-                "name": one.name,
-                "strategy": one.candidate.plan.name,
-                "same_answer": one.fidelity,
-                "mean_abs_logit_change": one.logit_change,
+                "name": measured.name,
+                "strategy": measured.candidate.plan.name,
+                "same_answer": measured.fidelity,
+                "mean_abs_logit_change": measured.logit_change,
             }
-            for one in result.screened
+            for measured in result.screened
         ],
         "layers": _layers(result.best.candidate.quant_map),
         "reasons": REASONS,
@@ -87,7 +87,7 @@ def as_json(result: CompressionResult) -> dict[str, Any]:
 
 
 def _layers(quant_map: QuantMap) -> list[dict[str, Any]]:
-    """What became of every layer, table and product of a map."""
+    """Every layer, table and product of a quantization map: its precision, or why it stays float."""
     found: list[dict[str, Any]] = []
     for name, layer in quant_map.layers.items():
         found.append(
@@ -114,57 +114,59 @@ def _layers(quant_map: QuantMap) -> list[dict[str, Any]]:
     return found + [{"name": name, "precision": "float", "reason": reason} for name, reason in left]
 
 
-def _candidate(one: Measured, result: CompressionResult) -> dict[str, Any]:
+def _candidate(measured: Measured, result: CompressionResult) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "strategy": one.candidate.plan.name,
-        "model": one.candidate.parent.name or None,
-        "path": f"candidates/{one.name}",
-        "engine": one.engine,
-        "emulated": one.emulated,
-        **_score(one.score),
-        **_comparison(one.comparison),
-        "size": one.size,
-        "folder_size": one.folder_size,
-        "memory_mb": one.memory_mb,
+        "name": measured.name,
+        "strategy": measured.candidate.plan.name,
+        "model": measured.candidate.parent.name or None,
+        "path": f"candidates/{measured.name}",
+        "engine": measured.engine,
+        "emulated": measured.emulated,
+        **_score(measured.score),
+        **_comparison(measured.comparison),
+        "size": measured.size,
+        "folder_size": measured.folder_size,
+        "memory_mb": measured.memory_mb,
         "speed_by_batch": {
-            str(batch): {"ratio": ratio, "spread": [low, high]} for batch, (ratio, low, high) in one.speed.items()
+            str(batch): {"ratio": ratio, "spread": [low, high]} for batch, (ratio, low, high) in measured.speed.items()
         },
-        "speedup": None if one.speedup is None else {"ratio": one.speedup[0], "spread": list(one.speedup[1:])},
+        "speedup": None
+        if measured.speedup is None
+        else {"ratio": measured.speedup[0], "spread": list(measured.speedup[1:])},
         "evaluation_seconds_by_threads": {
-            threads: {"fp32": before, "int8": after} for threads, (before, after) in one.evaluation.items()
+            threads: {"fp32": before, "int8": after} for threads, (before, after) in measured.evaluation.items()
         },
-        "cpu_classes": list(one.candidate.quant_map.cpu_classes),
-        "pareto": one.name in result.pareto,
-        "why_not": result.choice.reasons.get(one.name),
+        "cpu_classes": list(measured.candidate.quant_map.cpu_classes),
+        "pareto": measured.name in result.pareto,
+        "why_not": result.choice.reasons.get(measured.name),
     }
 
 
-def _parent(one: Parent) -> dict[str, Any]:
+def _parent(parent: Parent) -> dict[str, Any]:
     """A model that pruning made: how, its shape, and what it scored in torch when it was chosen among its steps."""
-    pruned, vocabulary = one.pruned, one.vocabulary
-    found: dict[str, Any] = {"name": one.name, "path": f"torch/{one.name}", "sha256": one.digest}
-    found["size"] = one.fp32.loaded_bytes(one.fp32.manifest.graphs[0])
+    pruned, vocabulary = parent.pruned, parent.vocabulary
+    found: dict[str, Any] = {"name": parent.name, "path": f"torch/{parent.name}", "sha256": parent.digest}
+    found["size"] = parent.fp32.loaded_bytes(parent.fp32.manifest.graphs[0])
     if pruned is not None:
         found |= {"width": str(pruned.width), "depth": str(pruned.depth), "shape": pruned.shape.to_json()}
         found |= {"torch_score": pruned.score.value, "step": pruned.step}
-    if one.shot is not None:
-        found["shape"] = one.shot.shape.to_json()
-        found["shot"] = {name: value for name, value in vars(one.shot).items() if name not in ("name", "shape")}
-    if one.distilled is not None:
-        found["distilled"] = {name: value for name, value in vars(one.distilled).items() if name != "folder"}
+    if parent.shot is not None:
+        found["shape"] = parent.shot.shape.to_json()
+        found["shot"] = {name: value for name, value in vars(parent.shot).items() if name not in ("name", "shape")}
+    if parent.distilled is not None:
+        found["distilled"] = {name: value for name, value in vars(parent.distilled).items() if name != "folder"}
     if vocabulary is not None:
         plain = vocabulary.as_json()
         found["vocabulary"] = {name: value for name, value in plain.items() if name != "folder"}
     return found
 
 
-def _trained(one: Parent, trained: Trained) -> dict[str, Any]:
+def _trained(parent: Parent, trained: Trained) -> dict[str, Any]:
     """A model that was trained for INT8: its strategies, the step, and what it scored in torch, fake-quantized."""
     return {
-        "model": one.name or None,
-        "strategies": [plan.name for plan in one.plans],
-        "sha256": one.digest,
+        "model": parent.name or None,
+        "strategies": [plan.name for plan in parent.plans],
+        "sha256": parent.digest,
         "torch_score": trained.score.value,
         "step": trained.step,
     }
@@ -193,7 +195,7 @@ def _comparison(compared: Comparison) -> dict[str, Any]:
 
 
 def changes(result: CompressionResult) -> dict[str, Any]:
-    """Count the changed answers and tell of the worst: place, texts, both answers and the gold."""
+    """Count the changed answers and describe the worst: place, texts, both answers and the gold."""
     task, examples = result.source.task, result.rows.scoring
     before, after = result.fp32.answers.by_row, result.best.answers.by_row
     equal = task.agreement(before, after)
@@ -207,20 +209,20 @@ def changes(result: CompressionResult) -> dict[str, Any]:
     places = result.rows.places
     shown = []
     for row in worst[:SHOWN]:
-        one: dict[str, Any] = {"where": places[row] if places else f"row {row + 1}"}
-        one["texts"] = texts(examples[row], before[row])
-        one |= answered(task, examples[row], before[row], after[row], labelled=gains is not None)
+        change: dict[str, Any] = {"where": places[row] if places else f"row {row + 1}"}
+        change["texts"] = texts(examples[row], before[row])
+        change |= answered(task, examples[row], before[row], after[row], labelled=gains is not None)
         if gains is not None:
-            one["verdict"] = VERDICTS[int(np.sign(gains[row])) + 1]
-        shown.append(one)
+            change["verdict"] = VERDICTS[int(np.sign(gains[row])) + 1]
+        shown.append(change)
     return {**found, "shown": shown}
 
 
 def confusion(result: CompressionResult) -> dict[str, Any] | None:
     """How often each label (by row) was answered with which (by column); None where that has no meaning."""
     task = result.source.task
-    one_label = task.loss == "single_label_classification" and result.best.statistics is not None
-    if not one_label or len(task.labels) > MOST_LABELS:
+    single_label = task.loss == "single_label_classification" and result.best.statistics is not None
+    if not single_label or len(task.labels) > MOST_LABELS:
         return None
     golds = [example.gold for example in result.rows.scoring]
     both = {"fp32": result.fp32.answers.by_row, "best": result.best.answers.by_row}

@@ -26,7 +26,7 @@ class Request:
     report; those that are not read yet are read once options, output folder and model have been checked.
     `set_options`: names of options that the user set; those that can have no effect are refused. `training`: options
     of transformers, for plans that train. `criterion`: the user's loss in the place of the task's own. `command`: the
-    words that were typed, for those who want to run it again.
+    words of the command line, to run it again.
     """
 
     model: str | Path | ModelFolder | None
@@ -71,9 +71,9 @@ def plain(value: Any) -> Any:
     {'width': ['3/4', None]}
     """
     if isinstance(value, Mapping):
-        return {str(name): plain(one) for name, one in value.items()}
+        return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
@@ -87,7 +87,7 @@ def is_token(name: str) -> bool:
 
 
 def without_tokens(words: Sequence[str]) -> list[str]:
-    """The words that were typed, their access tokens hidden.
+    """The words of a command line, with access tokens hidden.
 
     >>> without_tokens(["tersely", "--hub_token", "secret", "--hub-token=secret"])
     ['tersely', '--hub_token', '…', '--hub-token=…']

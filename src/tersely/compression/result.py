@@ -28,8 +28,8 @@ class CompressionResult:
 
     `source`: the user's model; `parents`: all models that candidates were made of, pruned ones too. `pareto`: names of
     candidates that no other beats in score, speed and size at once. `same`: names of candidates that would have been
-    equal to another, with its name. `screened`: what was written off after a look at a few rows. `sensitivity`: by
-    layer of the best's model the mean |Δlogit| with that one alone in INT8, where it was asked for.
+    equal to another, with its name. `screened`: candidates that were dropped after a comparison on a few rows.
+    `sensitivity`: by layer of the best's model the mean |Δlogit| with that layer alone in INT8, where it was measured.
     """
 
     best: Measured
@@ -48,19 +48,19 @@ class CompressionResult:
     test: Tested | None = None
     max_drop: float | None = None
     met: bool = True
-    """Whether the drop is at most `max_drop`; True where none was asked for."""
+    """Whether the drop is at most `max_drop`; True without a limit."""
     setting: Setting | None = None
-    """What speed-ups are meant at; None where nothing was pruned to order."""
+    """Batch, length and threads of speed-ups; None where nothing was pruned to order."""
     full_shape: Shape | None = None
     """Heads and neurons of the user's model, where some were pruned; None where none were."""
     tables: tuple[LatencyTable, ...] = ()
-    """What layers cost here, where something was."""
+    """Times of layers on this machine, where something was pruned to order."""
     rungs: tuple[Rung, ...] = ()
     """What was tried, in order, with the minutes it took."""
     not_tried: tuple[str, ...] = ()
     """What there was no time for."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What was asked for and with which versions, in plain types."""
+    """The options and the versions of packages, in plain types."""
 
     @property
     def path(self) -> Path:
@@ -70,22 +70,22 @@ class CompressionResult:
     @property
     def paths(self) -> dict[str, Path]:
         """Folder of each candidate by its name."""
-        return {one.name: one.candidate.folder for one in self.candidates}
+        return {measured.name: measured.candidate.folder for measured in self.candidates}
 
     @property
     def scores(self) -> dict[str, float | None]:
         """Score of each candidate by its name, as the metric gives it; None: not scored."""
-        return {one.name: None if one.score is None else one.score.value for one in self.candidates}
+        return {measured.name: None if measured.score is None else measured.score.value for measured in self.candidates}
 
     @property
     def sizes(self) -> dict[str, int]:
         """Bytes that one CPU class loads of each candidate, by its name."""
-        return {one.name: one.size for one in self.candidates}
+        return {measured.name: measured.size for measured in self.candidates}
 
     @property
     def speeds(self) -> dict[str, dict[int, float]]:
         """How many times as fast as the fastest FP32 engine each candidate is, by its name and the batch size."""
-        timed = {one.name: one.speed.items() for one in self.candidates}
+        timed = {measured.name: measured.speed.items() for measured in self.candidates}
         return {name: {batch: float(ratio) for batch, (ratio, _, _) in speed} for name, speed in timed.items()}
 
     @property
@@ -97,20 +97,28 @@ class CompressionResult:
         """A small table: FP32 and each candidate, the best first, with score and drop in points."""
         head = ["", self.source.task.metric, "drop", "MB", *(f"× FP32, batch {batch}" for batch in self.fp32.seconds)]
         rows = [["FP32", _points(self.fp32.score), "", f"{self.fp32.size / 1e6:.2f}", *("1.00" for _ in head[4:])]]
-        for one in sorted(self.candidates, key=lambda one: one.name != self.best.name):
-            name = f"{one.name} (best)" if one.name == self.best.name else one.name
-            drop = one.comparison.drop
-            speeds = [f"{ratio:.2f}" for ratio in self.speeds[one.name].values()]
+        for measured in sorted(self.candidates, key=lambda measured: measured.name != self.best.name):
+            name = f"{measured.name} (best)" if measured.name == self.best.name else measured.name
+            drop = measured.comparison.drop
+            speeds = [f"{ratio:.2f}" for ratio in self.speeds[measured.name].values()]
             rows.append(
-                [name, _points(one.score), points(drop.drop if drop else None), f"{one.size / 1e6:.2f}", *speeds]
+                [
+                    name,
+                    _points(measured.score),
+                    points(drop.drop if drop else None),
+                    f"{measured.size / 1e6:.2f}",
+                    *speeds,
+                ]
             )
         return aligned(head, rows)
 
     @property
     def missed(self) -> dict[str, tuple[float, float]]:
         """Candidates that are more than 5 % slower than the speed-up they were made for: asked for, measured."""
-        shots = [(one, one.candidate.parent.shot) for one in self.candidates]
-        pairs = {one.name: (shot.target, one.speedup[0]) for one, shot in shots if shot and one.speedup}
+        shots = [(measured, measured.candidate.parent.shot) for measured in self.candidates]
+        pairs = {
+            measured.name: (shot.target, measured.speedup[0]) for measured, shot in shots if shot and measured.speedup
+        }
         return {name: (target, seen) for name, (target, seen) in pairs.items() if seen < (1 - TOLERANCE) * target}
 
     def expect_met(self) -> None:

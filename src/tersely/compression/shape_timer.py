@@ -52,12 +52,12 @@ CALIBRATION = 8
 
 
 def timed_as(quantizer: str | None) -> str | None:
-    """Quantizers with equal answers make graphs of equal speed: what is trained for INT8 becomes the graph of ptq."""
+    """The quantizer whose graphs are as fast: `qat` ends in the graph of `ptq`."""
     return quantizer if quantizer in (None, DYNAMIC) else PTQ
 
 
 def setting_of(origin: Parent, run: RunContext) -> Setting:
-    """The options', with the mean length of the rows that score where no length was set."""
+    """The setting that the options name; without a length, the mean length of the rows that score."""
     options, config = run.options, origin.folder.config
     length = options.target_length
     most = longest(config) or origin.task.max_seq_length
@@ -85,7 +85,7 @@ class ShapeTimer:
 
     @property
     def table(self) -> LatencyTable:
-        """The latency table: the file that was named, one in the user's cache, or measured now."""
+        """The latency table: from the `latency_table` file, from the user's cache, or measured now."""
         if self._table is None:
             named = self.run.options.latency_table
             if named is not None:
@@ -181,7 +181,7 @@ class ShapeTimer:
         """Time all in turn; what a layer costs are differences."""
         timings = self._alternate(runners, "time layers")
         count = len(runners) - len(timed) - 1
-        seconds = [one.least for one in timings]
+        seconds = [timing.least for timing in timings]
         by_shape = dict(zip(timed, seconds[count + 1 :], strict=True))
         costs = {}
         for (unit, is_last), group in probes.items():
@@ -233,7 +233,7 @@ class ShapeTimer:
 
     @cached_property
     def _timed_shape(self) -> Shape:
-        """The model's own shape, with fewer layers where these say as much."""
+        """The model's own shape, with fewer layers where those are enough to know the costs."""
         full, family = self._places.full, self._places.family
         if family.heads_are_shared or len(full.layers) <= TIMED_LAYERS:
             return full
@@ -291,7 +291,7 @@ class ShapeTimer:
 
     @cached_property
     def _options(self) -> Any:
-        """Those of the run that matter to speed; products of attention in INT8 where the whole model has them so."""
+        """The options that matter to speed; products of attention in INT8 where the full model has them in INT8."""
         cheap: Any = {"algo_list": ("abs_max",), "round_type": "round", "bias_correction": False}
         options = replace(self.run.options, **cheap, skip_layers=())
         if self.quantizer != PTQ or options.quantize_attention != "auto":
@@ -325,12 +325,12 @@ class ShapeTimer:
 
 
 def _cost(units: Sequence[int], times: NDArray[np.float64], layers: int) -> Cost:
-    """What one of so many layers costs, from the times of whole graphs; none for no units, on a line if not timed."""
+    """What one of `layers` layers costs, from times of graphs; 0 without units, on a line if that was not timed."""
     if units[0] > 0:
         zero = times[0] - units[0] * max(0.0, times[-1] - times[0]) / max(1, units[-1] - units[0])
         units, times = (0, *units), np.concatenate([[zero], times])
     rising = np.maximum.accumulate(times - times[0]) / layers
-    return Cost(tuple(units), tuple(float(one) for one in rising))
+    return Cost(tuple(units), tuple(float(seconds) for seconds in rising))
 
 
 def _with(shape: Shape, unit: str, layers: Sequence[int], count: int) -> Shape:

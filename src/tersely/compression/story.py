@@ -68,7 +68,7 @@ def compress(request: Request, progress: Progress = SILENT) -> CompressionResult
     task = folder.task
     check(options, plans, request.set_options, scored=scored, bounds=task.metrics[task.metric].bounds)
     data = request.data.read() if isinstance(request.data, UnreadData) else request.data
-    asked = request.settings(data)
+    settings = request.settings(data)
     rows = divide_rows(data, task, options, plans)
     smaller = check_pruning(folder, options, plans, training)
     check_int8_training(folder, options, plans, training)
@@ -80,7 +80,7 @@ def compress(request: Request, progress: Progress = SILENT) -> CompressionResult
         progress = RunClock(progress, started)
     with output:
         run = RunContext(request, plans, rows, output.work, output.scratch, progress)
-        result = replace(_find_best(folder, run, notes, output.place, started), settings=asked)
+        result = replace(_find_best(folder, run, notes, output.place, started), settings=settings)
         content = as_json(result)
         output.publish(content, _reports(content, progress))
     return result
@@ -93,7 +93,7 @@ def _find_best(
     options, task, began = run.options, folder.task, time.monotonic()
     model = open_model(folder, run.scratch / "fp32", input_dtype=options.input_dtype, progress=run.progress)
     exported = time.monotonic()
-    for note in notes:  # now that nothing more can be wrong with what was given
+    for note in notes:  # now that nothing more can be wrong with the options and files
         run.progress.say(note)
     check_makeable(model.proto, run.plans, options)
     evaluator = Evaluator(model, replace(run, rows=run.rows.searched))
@@ -104,30 +104,30 @@ def _find_best(
     models, maker = ParentMaker(model, run), CandidateMaker(run)
     forecast = Forecast(started, *times, options.max_minutes, judged=bool(run.rows.search))
     ladder = Ladder(models, maker, evaluator, run, forecast)
-    measured = ladder.climb()
+    candidates = ladder.climb()
     if run.rows.search:
         evaluator = Evaluator(model, run)
-        measured = [evaluator.measure(one.candidate) for one in measured]
+        candidates = [evaluator.measure(measured.candidate) for measured in candidates]
     prunes = any(PRUNE in plan.steps for plan in run.plans)
-    measured = evaluator.time(measured, models.setting if prunes else None)
+    candidates = evaluator.time(candidates, models.setting if prunes else None)
     metric = task.metrics[task.metric]
     limit = ladder.limit if options.is_auto else options.max_drop
     bounded = metric.of_system is None and bool(np.isfinite(metric.bounds).all())
     called = "--max_drop" if options.max_drop is not None else f"the limit of {100 * LIMIT:g} point"
-    chosen = choose(measured, metric.value, limit, prefer=options.prefer, bounded=bounded, limit=called)
-    best = next(one for one in measured if one.name == chosen.best)
+    chosen = choose(candidates, metric.value, limit, prefer=options.prefer, bounded=bounded, limit=called)
+    best = next(measured for measured in candidates if measured.name == chosen.best)
     weighed, test = evaluator.weigh(best), evaluator.test(best)
-    sealed = [_seal(weighed if one is best else one, evaluator, run, output_dir) for one in measured]
+    sealed = [_seal(weighed if measured is best else measured, evaluator, run, output_dir) for measured in candidates]
     link_artifact(artifacts.read(best.candidate.folder, verify=False), run.scratch / "best")
     return CompressionResult(
-        best=next(one for one in sealed if one.name == chosen.best),
+        best=next(measured for measured in sealed if measured.name == chosen.best),
         candidates=tuple(sealed),
         choice=chosen,
         fp32=evaluator.fp32,
         rows=run.rows,
         source=model,
         parents=tuple(ladder.parents),
-        pareto=pareto(measured),
+        pareto=pareto(candidates),
         output_dir=output_dir,
         same=ladder.same,
         notes=tuple(notes),
@@ -159,13 +159,13 @@ def _possible(options: CompressOptions, data: Data | UnreadData) -> tuple[Plan, 
     return tuple(plan for plan in plans if not graph or all(STEPS[step].takes_graph for step in plan.steps))
 
 
-def _seal(one: Measured, evaluator: Evaluator, run: RunContext, output_dir: Path) -> Measured:
+def _seal(measured: Measured, evaluator: Evaluator, run: RunContext, output_dir: Path) -> Measured:
     """Make the artifact of a candidate; from here on it lies where it will be published."""
-    stamped = {**score_note(one.score, one.engine), "on": run.rows.chosen_on} if one.score else None
-    artifact = seal_candidate(one.candidate, run.rows.scoring, stamped, evaluator.runners(one.candidate))
+    stamped = {**score_note(measured.score, measured.engine), "on": run.rows.chosen_on} if measured.score else None
+    artifact = seal_candidate(measured.candidate, run.rows.scoring, stamped, evaluator.runners(measured.candidate))
     size = sum(path.stat().st_size for path in artifact.folder.rglob("*") if path.is_file())
-    place = output_dir / "candidates" / one.name
-    return replace(one, folder_size=size, candidate=replace(one.candidate, folder=place))
+    place = output_dir / "candidates" / measured.name
+    return replace(measured, folder_size=size, candidate=replace(measured.candidate, folder=place))
 
 
 def _room(folder: ModelFolder, plans: Sequence[Plan], smaller: int) -> int:
