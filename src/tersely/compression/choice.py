@@ -43,7 +43,7 @@ Ratio = tuple[float, float, float]
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A candidate and what was measured of it. `speed` by batch size; `speedup` at the setting of `target_speedup`.
+    """A candidate and what was measured of it. `speed` by batch size; `speedup` at the setting that pruning aims at.
 
     `score`: None where there are no labelled rows. `emulated`: its graph is not for this machine's CPU class, and was
     scored with exact sums in floats.
@@ -93,7 +93,7 @@ class Measured:
 
     @property
     def ranked_speed(self) -> float | None:
-        """The speed that decides: at the setting of `target_speedup`, else the mean over batch sizes."""
+        """The speed that decides: `speedup` where it was measured, else the mean over batch sizes."""
         return self.speedup[0] if self.speedup else self.mean_speed
 
     def is_within(self, max_drop: float | None) -> bool:

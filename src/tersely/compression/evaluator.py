@@ -115,7 +115,7 @@ class Evaluator:
     def time(self, candidates: Sequence[Measured], target: Setting | None = None) -> list[Measured]:
         """Time one candidate of each plan and build against every FP32 engine; the others are as fast.
 
-        With one thread and both batch sizes; and at `target`, the setting of `target_speedup`, where there is one.
+        With one thread and both batch sizes; and at `target`, the setting that pruning aims at, where there is one.
         """
         first_alike: dict[tuple[Any, ...], Measured] = {}
         for measured in candidates:
