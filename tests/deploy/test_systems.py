@@ -43,8 +43,8 @@ def test_all_ways_to_open_a_model_give_the_same_answers(artifact_folder, model_f
     assert {system.model for system in systems} == {"bert-SequenceClassification"}
     assert len(told.lines) == 1  # exported once, for all engines
     assert systems[1].predictor.engine.threads == 1
-    assert systems[0].source == model_folder()
-    exported, own = systems[2 + len(GRAPH_ENGINES)].source, systems[-1].source
+    assert systems[0].loaded == model_folder()
+    exported, own = systems[2 + len(GRAPH_ENGINES)].loaded, systems[-1].loaded
     assert own == artifact_folder() / "onnx/model.onnx"
     assert not exported.exists()  # cleaned up
 

@@ -19,7 +19,7 @@ from tersely.errors import UserError
 from tersely.options.compress import OPTIONS, CompressOptions
 from tersely.options.data import DataOptions
 from tersely.options.effects import check
-from tersely.options.option import add_options, option, options_of, typed_options
+from tersely.options.option import add_options, option, options_in, options_of
 from tersely.options.readers import number
 from tersely.options.training import TrainingOptions
 from tersely.options.yaml import Asker, Flags, as_words, read_config, without_idle
@@ -55,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def test_flags(parser: argparse.ArgumentParser) -> None:
-    typed = typed_options(parser.parse_args(["--strategy", "ptq", "--spice", "hot", "--salt", "2"]), WithToy)
+    typed = options_in(parser.parse_args(["--strategy", "ptq", "--spice", "hot", "--salt", "2"]), WithToy)
     assert typed == {"strategy": ["ptq"], "spice": "hot", "salt": "2"}
     assert (WithToy(**typed).spice, WithToy(**typed).salt) == ("hot", 2.0)
     assert "mild or hot: how it is spiced (mild)" in parser.format_help()

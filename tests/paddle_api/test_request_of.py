@@ -19,7 +19,7 @@ from tersely.prune.dynabert import pruning_arguments
 def by_command(words: list[str]) -> Request:
     parser, _ = parser_of("compress")
     arguments, arguments.rest = parser.parse_known_args(words)
-    arguments.typed = words
+    arguments.command_line = words
     return request(arguments)
 
 

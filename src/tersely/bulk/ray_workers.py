@@ -44,7 +44,7 @@ class RayActors:
     def __init__(self, job: Job, address: str) -> None:
         self.ray = connect(address)
         self.job = job
-        self.asked: dict[Any, Any] = {}
+        self.pending: dict[Any, Any] = {}
         self.actors: set[Any] = set()
         self.files = {name: self.ray.put(content) for name, content in packed(job.folder).items()}
         self.kind = self.ray.remote(_Actor).options(num_cpus=job.threads, max_restarts=0)
@@ -59,15 +59,15 @@ class RayActors:
         """Ask for an actor; it begins when the cluster has room for it."""
         actor = self.kind.remote(self.job, __version__)
         self.actors.add(actor)
-        self.asked[actor.open.remote(self.files)] = actor
+        self.pending[actor.open.remote(self.files)] = actor
 
     def give(self, worker: Any, part: Part) -> None:
         """Send the rows."""
-        self.asked[worker.answer.remote(part.examples)] = worker
+        self.pending[worker.answer.remote(part.examples)] = worker
 
     def events(self) -> list[Event]:
         """Wait for the first answer."""
-        done, _ = self.ray.wait(list(self.asked), num_returns=1)
+        done, _ = self.ray.wait(list(self.pending), num_returns=1)
         return [self._event(answer) for answer in done]
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ class RayActors:
             self.ray.shutdown()
 
     def _event(self, answer: Any) -> Event:
-        worker = self.asked.pop(answer)
+        worker = self.pending.pop(answer)
         gone = self.ray.exceptions
         try:
             return Event(worker, self.ray.get(answer))

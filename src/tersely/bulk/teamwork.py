@@ -178,7 +178,7 @@ class Processes:
 def _work(job: Job, connection: Connection) -> None:
     """Answer parts until the other end of the pipe is closed, or gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one decides
-    warnings.simplefilter("ignore")  # what there is to warn of, the first process has told already
+    warnings.simplefilter("ignore")  # the first process has shown the warnings already
     answer: Answerer | Exception = result_of(job.open)
     with contextlib.suppress(EOFError, OSError):
         connection.send(answer if isinstance(answer, Exception) else None)

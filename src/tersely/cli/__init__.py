@@ -82,7 +82,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Tell ours in one plain line; those of other libraries as Python does, with their place in the code."""
+    """Print ours in one plain line; those of other libraries as Python does, with their place in the code."""
     if category.__module__.startswith("tersely."):
         text = f"tersely: warning: {_one_line(message)}\n"
     else:
@@ -106,7 +106,7 @@ def _run(argv: list[str]) -> int:
         words = module.prepare(parser, words)
     arguments, rest = parser.parse_known_args(words)
     parser.refuse(rest, but_options=getattr(module, "TAKES_MORE", False))
-    arguments.rest, arguments.typed = rest, argv
+    arguments.rest, arguments.command_line = rest, argv
     return int(module.run(arguments))
 
 

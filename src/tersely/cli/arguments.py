@@ -121,7 +121,7 @@ def model(arguments: argparse.Namespace) -> Any:
     """The model that was named, or the list of several, in either way; nothing where none was."""
     word, flag = arguments.model, arguments.model_name_or_path
     if word and flag and word != flag:
-        both = [" ".join(one) if isinstance(one, list) else one for one in (word, flag)]
+        both = [" ".join(value) if isinstance(value, list) else value for value in (word, flag)]
         what = f"Two models are named: '{both[0]}', and '{both[1]}' with --model_name_or_path."
         raise UserError(what, hint="Name it once.")
     return word or flag
@@ -131,7 +131,7 @@ def needed_model(arguments: argparse.Namespace) -> Any:
     """The model that the command cannot do without, or the list of several."""
     found = model(arguments)
     if not found:
-        raise UserError("A model is needed.", hint=f"Write: tersely {arguments.typed[0]} MODEL …")
+        raise UserError("A model is needed.", hint=f"Write: tersely {arguments.command_line[0]} MODEL …")
     return found
 
 

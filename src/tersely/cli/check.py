@@ -25,18 +25,18 @@ def run(arguments: argparse.Namespace) -> int:
     """Replay, print; 1 if anything moved or failed."""
     model = flags.needed_model(arguments)
     done = check(local_folder(model), arguments.engine, arguments.threads, progress=console.progress())
-    bad = [one for one in done if one.verdict in ("moved", "failed")]
+    bad = [replay for replay in done if replay.verdict in ("moved", "failed")]
     here = cpu()
     if arguments.json:
         content = {"class": here.cpu_class, "name": here.name}
-        console.emit({"ok": not bad, "cpu": content, "replays": [_as_json(one) for one in done]})
+        console.emit({"ok": not bad, "cpu": content, "replays": [_as_json(replay) for replay in done]})
         return 1 if bad else 0
     print(f"{model} on CPU class {here.cpu_class} ({here.name})")
-    for one in done:
-        print(f"{one.verdict}: {one.graph} on {one.engine}, {one.precision}: {said(one)}")
+    for replay in done:
+        print(f"{replay.verdict}: {replay.graph} on {replay.engine}, {replay.precision}: {said(replay)}")
     if bad:
-        good = [one.engine for one in done if one.verdict == "ok"]
-        other = f"use --engine {good[0]}, or " if good and good[0] not in {one.engine for one in bad} else ""
+        good = [replay.engine for replay in done if replay.verdict == "ok"]
+        other = f"use --engine {good[0]}, or " if good and good[0] not in {replay.engine for replay in bad} else ""
         print(
             f"What to do: {other}install the engine's version that the artifact was made with, "
             "or make the artifact anew, INT8 with --cpu_classes all."
@@ -44,11 +44,11 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if bad else 0
 
 
-def said(one: Replay) -> str:
+def said(replay: Replay) -> str:
     """Tell the numbers of a replay, or why there are none."""
-    if one.change is None:
-        return one.reason
-    change = one.change
+    if replay.change is None:
+        return replay.reason
+    change = replay.change
     parts = []
     if change.answers:
         allowed = f" (allowed {change.moved_limit})" if change.moved_limit else ""
@@ -58,14 +58,15 @@ def said(one: Replay) -> str:
         f"logits moved by up to {_share(change.max_change)} of the largest (allowed {_share(change.max_limit)}), "
         f"on average {_share(change.mean_change)} (allowed {_share(change.mean_limit)})"
     )
-    if one.precision != "fp32" and one.same_answer_as_fp32 is not None:
-        parts.append(f"{100 * one.same_answer_as_fp32:.1f} % of the answers are FP32's")
+    if replay.precision != "fp32" and replay.same_answer_as_fp32 is not None:
+        parts.append(f"{100 * replay.same_answer_as_fp32:.1f} % of the answers are FP32's")
     return "; ".join(parts)
 
 
-def _as_json(one: Replay) -> dict[str, Any]:
-    content = asdict(one)
-    return {**content, "change": None if one.change is None else {**asdict(one.change), "within": one.change.within}}
+def _as_json(replay: Replay) -> dict[str, Any]:
+    content = asdict(replay)
+    change = replay.change
+    return {**content, "change": None if change is None else {**asdict(change), "within": change.within}}
 
 
 def _share(value: float) -> str:

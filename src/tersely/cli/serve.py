@@ -68,8 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _key(given: str | None) -> str | None:
-    key = os.environ.get(KEY) if given is None else given
+def _key(flag: str | None) -> str | None:
+    key = os.environ.get(KEY) if flag is None else flag
     if key is not None and (not key.strip() or not key.isascii() or not key.isprintable()):
         raise UserError("The API key must be plain characters, at least one.", hint=f"See --api_key and ${KEY}.")
     return key

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ..errors import UserError, nearest
-from ..options.option import add_options, typed_options
+from ..options.option import add_options, options_in
 from ..options.training import TrainingOptions
 
 USUAL = TrainingOptions.__dataclass_fields__
@@ -33,12 +33,12 @@ def add_training_options(
 def take_training_options(
     arguments: argparse.Namespace, others: Iterable[str], *, without: Collection[str] = ()
 ) -> dict[str, Any]:
-    """What was typed: the usual options, and any other of transformers'; `others`: names of options that are not its.
+    """The options that were set: the usual, and any other of transformers'; `others`: names of options not its own.
 
     What is no option of anybody's is refused, with the nearest that is.
     """
-    typed = typed_options(arguments, TrainingOptions)
-    usual = {name: value for name, value in typed.items() if name not in without}
+    chosen = options_in(arguments, TrainingOptions)
+    usual = {name: value for name, value in chosen.items() if name not in without}
     return {**usual, **read_more(arguments.rest, others)}
 
 

@@ -172,9 +172,9 @@ def compress(
         distill_logits: Weight of the teacher's answers in the loss. For dynabert, qat. Default: 1.
         distill_temperature: Temperature of these answers. For dynabert, qat. Default: 1.
         label_loss: Weight of the labels in the loss. For dynabert, qat. Default: dynabert 0, qat 1.
-        importance: What tells which heads and neurons matter: labels, or teacher where rows have none. For dynabert.
-            Default: labels.
-        importance_rows: Training rows that tell it. For dynabert. Default: 512.
+        importance: What ranks heads and neurons: labels, or teacher where rows have none. For dynabert. Default:
+            labels.
+        importance_rows: Training rows that rank heads and neurons. For dynabert. Default: 512.
         teacher_model_name_or_path: Model folder to learn from. For dynabert, qat. Default: the model itself.
         resume_from_checkpoint: Go on from where a run that was killed stood; false: begin anew. For dynabert, qat.
             Default: true.

@@ -158,7 +158,7 @@ class RowFile:
 
     @classmethod
     def checked(cls, path: str | Path, reader: Callable[[Rows], list[Any]], header: bool | None = None) -> RowFile:
-        """Read a file once, keeping nothing: a bad row is told before the first answer is computed.
+        """Read a file once, keeping nothing: a bad row is found before the first answer is computed.
 
         `reader`: what makes examples of rows, a task's `read`. Costs a second reading, which is little beside what
         answers take.

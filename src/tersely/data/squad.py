@@ -26,17 +26,17 @@ def questions(articles: Iterable[tuple[int, Record]], text: str, source: str) ->
             if not isinstance(context, str) or not isinstance(paragraph.get("qas"), list):
                 where = f"{source}:{line + text.count(chr(10), counted, at)}"
                 raise UserError("A paragraph needs a 'context' and a list 'qas'.", where=where)
-            for asked in paragraph["qas"]:
-                name = asked.get("id") if isinstance(asked, dict) else None
+            for question in paragraph["qas"]:
+                name = question.get("id") if isinstance(question, dict) else None
                 if searching and isinstance(name, str):
                     found = text.find(json.dumps(name, ensure_ascii=False), at)
                     at, searching = max(at, found), found >= 0
                 line, counted = line + text.count("\n", counted, at), at
-                if name is None or not isinstance(asked.get("question"), str):
+                if name is None or not isinstance(question.get("question"), str):
                     raise UserError("A question needs an 'id' and a 'question'.", where=f"{source}:{line}")
-                record = {"id": str(name), "question": asked["question"], "context": context}
-                if "answers" in asked or asked.get("is_impossible"):
-                    record["answers"] = [] if asked.get("is_impossible") else asked["answers"]
+                record = {"id": str(name), "question": question["question"], "context": context}
+                if "answers" in question or question.get("is_impossible"):
+                    record["answers"] = [] if question.get("is_impossible") else question["answers"]
                 yield line, record
 
 

@@ -322,5 +322,5 @@ def _plain(example: Any) -> Any:
 def _loading_cost(system: System, length: int) -> LoadingCost:
     engine, precision = split_engine(system.engine)
     length = min(length, system.longest or length)
-    cost = footprint(engine, system.source, precision=precision or "fp32", length=length)
+    cost = footprint(engine, system.loaded, precision=precision or "fp32", length=length)
     return LoadingCost(system.model, system.engine, system.size / 1e6, **asdict(cost))

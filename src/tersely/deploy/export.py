@@ -157,8 +157,8 @@ def export(
     options, columns = task_and_columns(arguments)
     if openvino and triton is not False:
         raise UserError("The options 'openvino' and 'triton' are two forms.", hint="Export once for each.")
-    source, bar = existing(local_folder(model), "model folder"), shown(progress)
-    packed = artifacts.is_artifact(source)
+    path, bar = existing(local_folder(model), "model folder"), shown(progress)
+    packed = artifacts.is_artifact(path)
     if packed:
         refuse_idle(arguments, TaskOptions.__dataclass_fields__, "a model folder")
         refuse_idle(arguments, ["input_dtype"], "a model folder")
@@ -168,20 +168,20 @@ def export(
 
     layout: Layout | None = OpenVinoLayout() if openvino else None
     if triton is not False:
-        layout = TritonLayout(triton if isinstance(triton, str) and triton else source.resolve().name)
+        layout = TritonLayout(triton if isinstance(triton, str) and triton else path.resolve().name)
     if layout is None and packed:
-        raise UserError("This is an artifact already.", where=str(source), hint="Other forms: --openvino, --triton.")
+        raise UserError("This is an artifact already.", where=str(path), hint="Other forms: --openvino, --triton.")
     # Before the export, which takes long.
     place = Path(output_dir)
     check_destination(place if layout is None else layout.place(place), overwrite=overwrite)
     if layout is None:
         from .from_model import write_artifact
 
-        folder = open_folder(source, options)
+        folder = open_folder(path, options)
         rows, dtype = examples(folder.task), input_dtype or "int64"
         return write_artifact(folder, place, input_dtype=dtype, examples=rows, overwrite=overwrite, progress=bar)
     engines.warm(layout.engine)
-    with _opened(source, options, input_dtype or "int64", examples, bar) as opened:
+    with _opened(path, options, input_dtype or "int64", examples, bar) as opened:
         rows = examples(from_json(opened.manifest.task))
         done = lay_out(opened, place, layout, examples=rows, overwrite=overwrite, progress=bar)
     return Exported(done.artifact, {layout.engine: done.difference}, done.score, done.source.path)
@@ -189,22 +189,22 @@ def export(
 
 @contextmanager
 def _opened(
-    source: Path,
+    path: Path,
     options: TaskOptions,
     input_dtype: str,
     examples: Callable[[Task], list[Any] | None],
     progress: Progress,
 ) -> Iterator[Artifact]:
     """The artifact that was named, or that of the model folder, which is gone afterwards."""
-    if artifacts.is_artifact(source):
-        yield artifacts.read(source)
+    if artifacts.is_artifact(path):
+        yield artifacts.read(path)
         return
     from .from_model import write_artifact
 
-    folder = open_folder(source, options)
+    folder = open_folder(path, options)
     rows = examples(folder.task)
     # The rows of the probe alone: what is scored is the form that is written.
     probed = probe_examples(folder.task, rows) if rows else None
     with tempfile.TemporaryDirectory(prefix="tersely-") as scratch:
-        place = Path(scratch) / source.resolve().name
+        place = Path(scratch) / path.resolve().name
         yield write_artifact(folder, place, input_dtype=input_dtype, examples=probed, progress=progress).artifact

@@ -31,11 +31,11 @@ SPELLINGS = (
 
 @dataclass(frozen=True)
 class System:
-    """A model on an engine, ready to answer; `source` is what the engine loaded."""
+    """A model on an engine, ready to answer; `loaded`: the file or folder that its engine read."""
 
     model: str
     engine: str
-    source: Path
+    loaded: Path
     predictor: Predictor
     folder: Path
     """Where its config lies."""
@@ -77,11 +77,11 @@ class Opener:
         self, path: Path, opened: Artifact, engine: str, precision: str | None, threads: int | None
     ) -> System:
         graph, name = runtime.choose(opened, engine, threads, precision)
-        task, source = self._task(opened), opened.path(graph.path)
-        runner = engines.load(name, source, threads=threads, precision=precision or graph.precision)
+        task, loaded = self._task(opened), opened.path(graph.path)
+        runner = engines.load(name, loaded, threads=threads, precision=precision or graph.precision)
         shown = f"{name}-{precision}" if precision else name
         predictor = Predictor(task, runtime.open_encoder(opened), runner)
-        return System(path.resolve().name, shown, source, predictor, opened.folder, opened.loaded_bytes(graph))
+        return System(path.resolve().name, shown, loaded, predictor, opened.folder, opened.loaded_bytes(graph))
 
     def _task(self, opened: Artifact) -> Task:
         """Let options given now win over what the artifact was made with."""

@@ -80,7 +80,7 @@ def load(
     """Load a graph file, or for `torch` a live module, into an engine.
 
     `threads`: None is one per core that this process may use. `precision`: "int8" is what an INT8 graph is, with its
-    float parts in FP32; "bf16" is OpenVINO's alone, on CPUs that have it. `providers`: ONNX Runtime only, handed on
+    float parts in FP32; "bf16" is OpenVINO's alone, on CPUs that have it. `providers`: ONNX Runtime only, passed on
     to it as they are. `streams`: how many calls of `run` go on at once, each with so many threads.
     """
     facts = _facts(name)

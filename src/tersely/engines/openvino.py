@@ -37,7 +37,7 @@ class OpenVinoEngine:
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
         for _ in range(streams):
             self._requests.put(compiled.create_infer_request())
-        # Names are asked of the graph as read: compiling drops casts and lends their names to the inputs.
+        # Names are taken from the graph as read: compiling drops casts and lends their names to the inputs.
         named = {port.get_any_name(): port.get_element_type().get_type_name() for port in model.inputs}
         self._types = input_types(named, _TYPES, path)
         self.inputs = tuple(self._types)

@@ -78,10 +78,10 @@ def _rows(proto: Any, name: str) -> int:
     nodes = givers(proto.graph)
     found = 2
     for table in find_tables(proto, smallest=1):
-        source = table.indices
-        while source in nodes and nodes[source].op_type in {"Cast", "Identity"}:
-            source = nodes[source].input[0]
-        if source == name:
+        indices = table.indices
+        while indices in nodes and nodes[indices].op_type in {"Cast", "Identity"}:
+            indices = nodes[indices].input[0]
+        if indices == name:
             found = table.shape[0]
     return found
 

@@ -83,7 +83,7 @@ def _sweep(graph: Any, facts: _Facts) -> _Plan:
         if not wishes:
             continue
         axis = wishes.pop() if len(wishes) == 1 else None
-        wants = None if axis is None else _handed_on(node, axis, facts)
+        wants = None if axis is None else _wants_of(node, axis, facts)
         if axis is None or wants is None:
             wants = [1 if position == 0 and _takes_first(node, facts) else None for position in range(len(node.input))]
         else:
@@ -104,7 +104,7 @@ def _sweep(graph: Any, facts: _Facts) -> _Plan:
     return plan
 
 
-def _handed_on(node: Any, axis: int, facts: _Facts) -> Wishes | None:
+def _wants_of(node: Any, axis: int, facts: _Facts) -> Wishes | None:
     """What a node wants of its inputs to give the first entry along an axis; None if it needs others for it.
 
     Where inputs are broadcast, the first entry of each is right whether it has many there or one.
@@ -127,8 +127,8 @@ def _handed_on(node: Any, axis: int, facts: _Facts) -> Wishes | None:
     if op == "Concat" and axis != own:
         return [axis for _ in ranks]
     if op == "Reshape":
-        source = _refit(node, axis, facts)[0]
-        return None if source is None else [source, _UNREAD]
+        input_axis = _refit(node, axis, facts)[0]
+        return None if input_axis is None else [input_axis, _UNREAD]
     if (op == "Split" and axis != own) or (op == "Slice" and axis not in facts.axes(node, 3, [axis])):
         return [axis, *others]
     if op.startswith("Reduce") and axis < min(facts.axes(node, 1, [axis])):
@@ -144,17 +144,17 @@ def _refit(node: Any, axis: int, facts: _Facts) -> tuple[int | None, tuple[int, 
     pairs = list(zip(before, after, strict=True))
     known = not any(None in sizes for sizes in (*before, *after))
     # As many entries before the axis, and as many along it: row by row, they are the same ones.
-    sources = [
-        source
-        for source in range(len(before[0]))
-        if known and all(b[source] == a[axis] and prod(b[:source]) == prod(a[:axis]) for b, a in pairs)
+    inputs = [
+        place
+        for place in range(len(before[0]))
+        if known and all(b[place] == a[axis] and prod(b[:place]) == prod(a[:axis]) for b, a in pairs)
     ]
     target = [after[0][place] if len({a[place] for a in after}) == 1 else -1 for place in range(len(after[0]))]
-    for place in set(range(min(len(before[0]), len(target)))) - set(sources):
+    for place in set(range(min(len(before[0]), len(target)))) - set(inputs):
         if target[place] == -1 and all(b[place] == a[place] for b, a in pairs):
             target[place] = 0  # what the input has there
     target[axis] = 1
-    return (sources[0] if sources and target.count(-1) < 2 else None), tuple(target)
+    return (inputs[0] if inputs and target.count(-1) < 2 else None), tuple(target)
 
 
 def _takes_first(node: Any, facts: _Facts) -> bool:

@@ -19,26 +19,26 @@ def write_emulated(graph: Path, place: Path) -> Path:
     """Write a graph with every integer product as one of floats; runs as fast as the FP32 model."""
     proto = onnx.load(graph)
     rewrite = Rewrite(proto)
-    for one in proto.graph.node:
-        if one.op_type == "DequantizeLinear":
-            rewrite.instead(one.output[0], _numbers(rewrite, *one.input, output=one.output[0]))
-        elif one.op_type == "MatMulIntegerToFloat":
-            rewrite.instead(one.output[0], _product(rewrite, one))
+    for op in proto.graph.node:
+        if op.op_type == "DequantizeLinear":
+            rewrite.instead(op.output[0], _numbers(rewrite, *op.input, output=op.output[0]))
+        elif op.op_type == "MatMulIntegerToFloat":
+            rewrite.instead(op.output[0], _product(rewrite, op))
     place.parent.mkdir(parents=True, exist_ok=True)
     onnx.save_model(rewrite.finish(), place)
     return place
 
 
-def _product(rewrite: Rewrite, one: Any) -> list[Any]:
+def _product(rewrite: Rewrite, op: Any) -> list[Any]:
     """(A, B, step of A, step of B, zero of A, zero of B, bias), the last three optional."""
-    given = [*one.input, "", "", ""][:7]
-    left, right, product = (rewrite.new(f"{one.output[0]}.{part}") for part in ("left", "right", "product"))
-    output = one.output[0]
-    nodes = _numbers(rewrite, given[0], given[2], given[4], output=left)
-    nodes += _numbers(rewrite, given[1], given[3], given[5], output=right)
-    if not given[6]:
+    inputs = [*op.input, "", "", ""][:7]
+    left, right, product = (rewrite.new(f"{op.output[0]}.{part}") for part in ("left", "right", "product"))
+    output = op.output[0]
+    nodes = _numbers(rewrite, inputs[0], inputs[2], inputs[4], output=left)
+    nodes += _numbers(rewrite, inputs[1], inputs[3], inputs[5], output=right)
+    if not inputs[6]:
         return [*nodes, node("MatMul", [left, right], output)]
-    return [*nodes, node("MatMul", [left, right], product), node("Add", [product, given[6]], output)]
+    return [*nodes, node("MatMul", [left, right], product), node("Add", [product, inputs[6]], output)]
 
 
 def _numbers(rewrite: Rewrite, codes: str, step: str, zero: str = "", *, output: str) -> list[Any]:

@@ -142,8 +142,8 @@ def full_batch(rows: int, length: int, vocab_size: int, seed: int = 0, like: Fea
     for name, value in (like.more if like is not None else {}).items():
         if like is not None and name not in batch:
             a_token = value.ndim > 0 and len(value) == len(like)
-            one = np.resize(value, (length, *value.shape[1:])) if a_token else value
-            batch[name] = np.broadcast_to(one, (rows, *one.shape)).copy()
+            row = np.resize(value, (length, *value.shape[1:])) if a_token else value
+            batch[name] = np.broadcast_to(row, (rows, *row.shape)).copy()
     return batch
 
 

@@ -105,7 +105,7 @@ def check(
         for pair in chosen:
             done.append(_on_engine(opened, pair, probe, task, threads))
             advance(1)
-    if all(one.verdict == "not recorded" for one in done):
+    if all(result.verdict == "not recorded" for result in done):
         raise Failure("There is nothing to compare with: " + done[0].reason, where=str(opened.folder))
     return done
 
@@ -125,21 +125,21 @@ def runnable(opened: Artifact, engine: str | None = None) -> list[Pair]:
 
 def replay(probe: Probe, task: Task, graph: Graph, runner: Engine) -> Replay:
     """Run the probe on a loaded graph and compare."""
-    told = (graph.path, runner.name, runner.precision)
+    ran = (graph.path, runner.name, runner.precision)
     name = record_name(graph)
     if name not in probe.logits or "fp32" not in probe.logits:
-        return Replay(*told, "not recorded", f"{FILE} holds no logits of {graph.path} ('logits_{name}').")
+        return Replay(*ran, "not recorded", f"{FILE} holds no logits of {graph.path} ('logits_{name}').")
     here = run(runner, probe.features, probe.pad_id, batch_size=BATCH)
     if not all(np.isfinite(row).all() for row in here):
-        return Replay(*told, "moved", "The logits are not numbers (NaN).")
+        return Replay(*ran, "moved", "The logits are not numbers (NaN).")
     recorded, fp32 = probe.logits[name], probe.logits["fp32"]
     if [row.shape for row in here] != [row.shape for row in recorded]:
-        return Replay(*told, "moved", "The logits have another shape than those recorded.")
+        return Replay(*ran, "moved", "The logits have another shape than those recorded.")
     choose = chooser(task)
     change = compare(recorded, here, fp32, runner.precision, choose)
-    agreement = [choose(one)[0] == choose(other)[0] for one, other in zip(here, fp32, strict=True)]
+    agreement = [choose(ours)[0] == choose(theirs)[0] for ours, theirs in zip(here, fp32, strict=True)]
     same = float(np.mean(np.concatenate(agreement))) if change.answers else None
-    return Replay(*told, "ok" if change.within else "moved", change=change, same_answer_as_fp32=same)
+    return Replay(*ran, "ok" if change.within else "moved", change=change, same_answer_as_fp32=same)
 
 
 def record_name(graph: Graph) -> str:
@@ -248,15 +248,15 @@ def _unpadded(logits: NDArray[np.float32], lengths: Sequence[int]) -> list[NDArr
 def _moved(before: Logits, after: Logits, tie: float, choose: Chooser) -> tuple[int, int]:
     """Answers that changed: those that were ahead by more than a tie, and the others."""
     moved = ties = 0
-    for one, other in zip(before, after, strict=True):
-        choice, margin = choose(one)
-        differs = choice != choose(other)[0]
+    for was, now in zip(before, after, strict=True):
+        choice, margin = choose(was)
+        differs = choice != choose(now)[0]
         moved += int((differs & (margin > tie)).sum())
         ties += int((differs & (margin <= tie)).sum())
     return moved, ties
 
 
-def _distance(one: Logits, other: Logits) -> tuple[float, float]:
+def _distance(before: Logits, after: Logits) -> tuple[float, float]:
     """Mean and largest |Δ| over all logits."""
-    apart = np.concatenate([np.ravel(np.abs(np.float64(a) - b)) for a, b in zip(one, other, strict=True)])
+    apart = np.concatenate([np.ravel(np.abs(np.float64(a) - b)) for a, b in zip(before, after, strict=True)])
     return float(apart.mean()), float(apart.max())

@@ -57,7 +57,7 @@ def _measure(engine: str, source: str, precision: str, threads: int, batch: int,
 def _memory() -> tuple[float, float]:
     """Resident memory of this process now and at its peak, in MB.
 
-    Linux keeps the parent's peak in `ru_maxrss` over fork and exec, so that its own status file is asked.
+    Linux keeps the parent's peak in `ru_maxrss` over fork and exec, so that its own status file is read.
     """
     status = Path("/proc/self/status")
     if status.is_file():

@@ -95,9 +95,9 @@ def tune(
             timings = alternate(competing, competing[0].label, seconds=seconds, title=title, progress=progress)
             cells += [Cell(count, batch_size, length, timing) for timing in timings]
         chosen[count] = fastest(count, cells)
-    found = {(one.graph.path, one.spelling): one for one in field}
+    found = {(contender.graph.path, contender.spelling): contender for contender in field}
     best = {count: found[pick.graph, pick.engine] for count, pick in chosen.items()}
-    remembered = {count: Remembered(one.graph.path, one.engine, one.precision) for count, one in best.items()}
+    remembered = {count: Remembered(setup.graph.path, setup.engine, setup.precision) for count, setup in best.items()}
     place = remember(opened.folder, remembered)
     return Tuned(here, tuple(cells), tuple(chosen.values()), left_out, place)
 
@@ -119,17 +119,17 @@ def eligible(opened: Artifact, offered: Sequence[Setup]) -> tuple[list[Setup], d
     probe = read_probe(opened) if FILE in opened.manifest.files else None
     task = from_json(opened.manifest.task)
     fit, left_out = [], {}
-    for one in offered:
-        name = f"{one.graph.path} {one.spelling}"
+    for contender in offered:
+        name = f"{contender.graph.path} {contender.spelling}"
         try:
-            runner = _load(opened, one, 1)
+            runner = _load(opened, contender, 1)
         except UserError as error:
             left_out[name] = error.what
             continue
-        if probe is not None and replay(probe, task, one.graph, runner).verdict == "moved":
+        if probe is not None and replay(probe, task, contender.graph, runner).verdict == "moved":
             left_out[name] = "Its answers are not those recorded."
             continue
-        fit.append(one)
+        fit.append(contender)
     if not fit:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise Failure(
@@ -151,5 +151,5 @@ def fastest(threads: int, cells: Sequence[Cell]) -> Chosen:
     return Chosen(threads, *best, before=" ".join(first), gain=means[best])
 
 
-def _load(opened: Artifact, one: Setup, threads: int) -> Engine:
-    return engines.load(one.engine, opened.path(one.graph.path), threads=threads, precision=one.precision)
+def _load(opened: Artifact, setup: Setup, threads: int) -> Engine:
+    return engines.load(setup.engine, opened.path(setup.graph.path), threads=threads, precision=setup.precision)

@@ -130,8 +130,8 @@ def make_task(
         if option not in settings_of(name):
             raise wrong_option(option, f"has no effect on {name}.", hint="Leave it out.")
     settings = dict(settings)
-    asked, problem = kinds()[options.task] if options.task else (name, None)
-    if asked != name:
+    head, problem = kinds()[options.task] if options.task else (name, None)
+    if head != name:
         what = f"The model's head is for {name}, not for {options.task} (option '--task')."
         raise UserError(what, where=where, option="task")
     if problem and problem != settings.get("problem"):

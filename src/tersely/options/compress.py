@@ -26,7 +26,7 @@ from ..strategy import (
     parse_all,
 )
 from .option import option, options_of
-from .readers import none_or, number, one_of, path, several, share, text, whole, word_or
+from .readers import integer, none_or, number, one_of, path, several, share, text, word_or
 
 AUTO = "auto"
 LADDER = ("ptq+embeddings", "prune+ptq+embeddings", "prune+dynabert+ptq+embeddings", "qat+embeddings")
@@ -65,14 +65,14 @@ class CompressOptions:
         read=several(number(1, above=True)),
         steps=(PRUNE,),
     )
-    target_batch: int = option("rows a batch when that speed is measured", 16, read=whole(1), steps=(PRUNE,))
+    target_batch: int = option("rows a batch when that speed is measured", 16, read=integer(1), steps=(PRUNE,))
     target_length: int | None = option(
         "tokens a row when that speed is measured",
-        read=whole(1),
+        read=integer(1),
         steps=(PRUNE,),
         default_text="the mean of the eval rows",
     )
-    target_threads: int = option("threads when that speed is measured", 1, read=whole(1), steps=(PRUNE,))
+    target_threads: int = option("threads when that speed is measured", 1, read=integer(1), steps=(PRUNE,))
     latency_table: str | None = option(
         "prune: a table of what layers cost, from the result.json of an earlier run, instead of measuring",
         read=path,
@@ -106,11 +106,13 @@ class CompressOptions:
         default_text="dynabert 0, qat 1",
     )
     importance: Literal["labels", "teacher"] = option(
-        "dynabert: what tells which heads and neurons matter: labels, or teacher where rows have none",
+        "dynabert: what ranks heads and neurons: labels, or teacher where rows have none",
         "labels",
         steps=(DYNABERT,),
     )
-    importance_rows: int = option("dynabert: training rows that tell it", 512, read=whole(1), steps=(DYNABERT,))
+    importance_rows: int = option(
+        "dynabert: training rows that rank heads and neurons", 512, read=integer(1), steps=(DYNABERT,)
+    )
     teacher_model_name_or_path: str | None = option(
         "dynabert, qat: model folder to learn from", read=path, steps=LEARNING, default_text="the model itself"
     )
@@ -119,7 +121,7 @@ class CompressOptions:
     )
     max_vocab_size: int | None = option(
         "prune_embeddings: tokens to keep, the most frequent",
-        read=whole(1),
+        read=integer(1),
         steps=(PRUNE_EMBEDDINGS,),
         default_text="all in use",
     )
@@ -130,16 +132,16 @@ class CompressOptions:
         steps=CALIBRATING,
     )
     calibration_rows: int = option(
-        "rows to calibrate on, where neither list below is given", 128, read=whole(1), steps=CALIBRATING
+        "rows to calibrate on, where neither list below is given", 128, read=integer(1), steps=CALIBRATING
     )
     batch_size_list: tuple[int, ...] | None = option(
         "with batch_num_list a grid of row counts, size times num",
-        read=several(whole(1)),
+        read=several(integer(1)),
         steps=(PTQ,),
         default_text="4",
     )
     batch_num_list: tuple[int | None, ...] | None = option(
-        "batches of each size; None: all rows", read=several(none_or(whole(1))), steps=(PTQ,), default_text="1"
+        "batches of each size; None: all rows", read=several(none_or(integer(1))), steps=(PTQ,), default_text="1"
     )
     weight_quantize_type: Literal["channel_wise_abs_max", "abs_max"] = option(
         "channel_wise_abs_max: a scale per output; abs_max: one per weight", "channel_wise_abs_max", steps=INTEGER
@@ -201,7 +203,7 @@ class CompressOptions:
     )
     input_dtype: Literal["int64", "int32"] = option("int64 or int32: type of the graphs' inputs", "int64")
     seed: int = option(
-        "draws the rows that calibrate and that screen, and all that training draws", 42, read=whole(0, 2**32 - 1)
+        "draws the rows that calibrate and that screen, and all that training draws", 42, read=integer(0, 2**32 - 1)
     )
     input_infer_model_path: str | None = option("a bare ONNX graph instead of a model folder", read=path)
 

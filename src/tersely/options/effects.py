@@ -39,30 +39,30 @@ def resolve(options: CompressOptions, plans: Sequence[Plan]) -> tuple[tuple[Plan
 def check(
     options: CompressOptions,
     plans: Sequence[Plan],
-    given: AbstractSet[str],
+    set_names: AbstractSet[str],
     *,
     scored: bool = True,
     bounds: tuple[float, float] = (0.0, 1.0),
 ) -> None:
     """Refuse, by name, options that cannot have an effect together with the others.
 
-    `given`: the names that the user set. `scored`: whether there are labelled eval rows. `bounds`: the metric's.
+    `set_names`: the names that the user set. `scored`: whether there are labelled eval rows. `bounds`: the metric's.
 
     >>> from tersely.strategy import parse_all
     >>> check(CompressOptions(smooth=0.5), parse_all("dynamic"), {"smooth"})
     Traceback (most recent call last):
     tersely.errors.UserError: The 'smooth' option (0.5) has no effect with the strategy 'dynamic'. It is for ptq or qat.
     """
-    _check_effect(options, plans, given)
-    _check_pruning(options, plans, given, scored)
-    if "calibration_rows" in given and (options.batch_size_list or options.batch_num_list):
+    _check_effect(options, plans, set_names)
+    _check_pruning(options, plans, set_names, scored)
+    if "calibration_rows" in set_names and (options.batch_size_list or options.batch_num_list):
         _refuse("calibration_rows", "beside --batch_size_list and --batch_num_list, which say how many rows")
-    if "moving_rate" in given and not any(options.activation_type(plan) == MOVING for plan in plans):
+    if "moving_rate" in set_names and not any(options.activation_type(plan) == MOVING for plan in plans):
         _refuse("moving_rate", f"without --activation_quantize_type {MOVING}")
     clipped = [plan for plan in plans if touches("use_pact", [plan]) and options.activation_type(plan) != AT_RUN_TIME]
-    if "use_pact" in given and options.use_pact and not clipped:
+    if "use_pact" in set_names and options.use_pact and not clipped:
         _refuse("use_pact", f"with --activation_quantize_type {AT_RUN_TIME}, which clips nothing")
-    if "origin_tolerance" in given and options.origin_metric is None:
+    if "origin_tolerance" in set_names and options.origin_metric is None:
         _refuse("origin_tolerance", "without --origin_metric")
     if not scored:
         for name in ("origin_metric", "max_drop"):
@@ -70,15 +70,15 @@ def check(
                 _refuse(name, "without labelled rows to score on", "Name them with --eval_file.")
     _check_fractions(options, bounds)
     if options.input_infer_model_path is not None:
-        if "input_dtype" in given:
+        if "input_dtype" in set_names:
             _refuse("input_dtype", "with --input_infer_model_path: that graph has its own")
-        _check_graph_steps(plans, given)
+        _check_graph_steps(plans, set_names)
     for engine in options.engines or ():
         if engine not in installed():
             raise missing_package(ENGINES[engine].packages[0], f"--engines {engine}", ENGINES[engine].extra)
 
 
-def _check_pruning(options: CompressOptions, plans: Sequence[Plan], given: AbstractSet[str], scored: bool) -> None:
+def _check_pruning(options: CompressOptions, plans: Sequence[Plan], set_names: AbstractSet[str], scored: bool) -> None:
     """Refuse what cannot be where models are pruned to order."""
     pruned = [plan for plan in plans if PRUNE in plan.steps]
     if options.searches and not scored:
@@ -92,28 +92,30 @@ def _check_pruning(options: CompressOptions, plans: Sequence[Plan], given: Abstr
         raise UserError(what, hint=hint, option="target_speedup")
     if pruned and all(PRUNE in plan.steps for plan in plans if DYNABERT in plan.steps):
         for name in ("width_mult_list", "depth_mult_list", "importance", "importance_rows"):
-            if name in given:
+            if name in set_names:
                 _refuse(name, f"with the strategy '{pruned[0].name}', whose shapes come from measured times")
 
 
-def _check_graph_steps(plans: Sequence[Plan], given: AbstractSet[str]) -> None:
+def _check_graph_steps(plans: Sequence[Plan], set_names: AbstractSet[str]) -> None:
     *firsts, last = (name for name, step in STEPS.items() if step.takes_graph)
     for plan in plans:
         for step in plan.steps:
             if not STEPS[step].takes_graph:
                 what = f"The step '{step}' needs a model folder, not a bare graph (--input_infer_model_path)."
-                unset = "" if "strategy" in given else f" The default is '{plan.name}': write --strategy {firsts[0]}."
+                unset = (
+                    "" if "strategy" in set_names else f" The default is '{plan.name}': write --strategy {firsts[0]}."
+                )
                 raise UserError(what, hint=f"A bare graph can have {', '.join(firsts)} and {last}.{unset}")
 
 
-def _check_effect(options: CompressOptions, plans: Sequence[Plan], given: AbstractSet[str]) -> None:
+def _check_effect(options: CompressOptions, plans: Sequence[Plan], set_names: AbstractSet[str]) -> None:
     running, _ = resolve(options, plans)
     steps = {step for plan in running for step in plan.steps}
     strategies = " or ".join(f"'{plan.name}'" for plan in plans)
     changed = running != tuple(plans) and DYNAMIC not in {plan.quantizer for plan in plans}
     for name, option in options_of(type(options)).items():
         value = getattr(options, name)
-        if name in given and value != option.idle and not option.acts_on(steps):
+        if name in set_names and value != option.idle and not option.acts_on(steps):
             because = f"with the strategy {strategies}"
             if changed and PTQ in option.steps:
                 because = f"with --activation_quantize_type {AT_RUN_TIME}, which is the graph of dynamic"
@@ -121,7 +123,7 @@ def _check_effect(options: CompressOptions, plans: Sequence[Plan], given: Abstra
     if options.skip_layers == ("auto",) and not any(plan.calibrates for plan in running):
         hint = "Name patterns: auto is for ptq and qat."
         _refuse("skip_layers", f"with the strategy {strategies}", hint, options.skip_layers)
-    if "distill_temperature" in given and options.distill_logits == 0:
+    if "distill_temperature" in set_names and options.distill_logits == 0:
         _refuse("distill_temperature", "with --distill_logits 0")
     distils = any(options.distils(step) for step in options.trained())
     if options.teacher_model_name_or_path is not None and not distils:
@@ -130,10 +132,10 @@ def _check_effect(options: CompressOptions, plans: Sequence[Plan], given: Abstra
 
 def check_training(training: Mapping[str, Any], plans: Sequence[Plan]) -> None:
     """Refuse, by name, options of training where no plan trains; that no GPU is used is true anyway."""
-    asked = [name for name, value in training.items() if (name, value) != ("device", "cpu")]
-    if asked and not trains(plans):
+    names = [name for name, value in training.items() if (name, value) != ("device", "cpu")]
+    if names and not trains(plans):
         strategies = " or ".join(f"'{plan.name}'" for plan in plans)
-        _refuse(asked[0], f"with the strategy {strategies}", f"It is for {' and '.join(TRAINED)}.")
+        _refuse(names[0], f"with the strategy {strategies}", f"It is for {' and '.join(TRAINED)}.")
 
 
 def check_unlabelled(

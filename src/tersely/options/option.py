@@ -15,18 +15,18 @@ from functools import cache
 from typing import Any, Literal, TypeVar
 
 from ..tasks.options import option
-from .readers import Reader, number, one_of, text, whole, yes_or_no
+from .readers import Reader, integer, number, one_of, text, yes_or_no
 
 __all__ = [
     "Option",
     "add_options",
     "option",
+    "options_in",
     "options_of",
     "read_words",
     "strategies",
     "take",
     "truth",
-    "typed_options",
     "underscored",
 ]
 
@@ -82,7 +82,7 @@ class Option:
             return self.own_reader
         if typing.get_origin(self.element) is Literal:
             return one_of(*typing.get_args(self.element))
-        return {bool: yes_or_no, int: whole(self.least), float: number()}.get(self.element, text)
+        return {bool: yes_or_no, int: integer(self.least), float: number()}.get(self.element, text)
 
     def value(self, unread: Any) -> Any:
         """Read a value; None stands for itself where it is the default."""
@@ -118,7 +118,7 @@ def _option(field: Any, hint: Any) -> Option:
 
 
 def shown(value: Any) -> str:
-    """A value as it would be typed.
+    """A value as it would be written on the command line.
 
     >>> shown(("mse", "KL")), shown(True), shown(1.0), shown(())
     ('mse KL', 'true', '1', 'none')
@@ -158,32 +158,32 @@ def _form(option: Option) -> dict[str, Any]:
     return form if option.own_reader else form | {"type": option.kind}
 
 
-def typed_options(arguments: argparse.Namespace, kind: type[Any]) -> dict[str, Any]:
-    """What was typed, by name.
+def options_in(arguments: argparse.Namespace, kind: type[Any]) -> dict[str, Any]:
+    """The options of a dataclass that were set on the command line, by name.
 
     >>> from tersely.options.compress import CompressOptions
     >>> parser = argparse.ArgumentParser()
     >>> add_options(parser, CompressOptions)
-    >>> typed_options(parser.parse_args("--strategy ptq embeddings --seed 7".split()), CompressOptions)
+    >>> options_in(parser.parse_args("--strategy ptq embeddings --seed 7".split()), CompressOptions)
     {'strategy': ['ptq embeddings'], 'seed': '7'}
     """
     values = {name: getattr(arguments, name, None) for name in options_of(kind)}
-    typed = {name: value for name, value in values.items() if value is not None}
-    return {**typed, "strategy": strategies(typed["strategy"])} if "strategy" in typed else typed
+    found = {name: value for name, value in values.items() if value is not None}
+    return {**found, "strategy": strategies(found["strategy"])} if "strategy" in found else found
 
 
 def take(arguments: argparse.Namespace, kind: type[Options]) -> Options:
-    """Make the dataclass from what was typed."""
-    return kind(**typed_options(arguments, kind))
+    """Make the dataclass from what was set on the command line."""
+    return kind(**options_in(arguments, kind))
 
 
-def strategies(typed: Iterable[Iterable[str]]) -> list[str]:
+def strategies(flags: Iterable[Iterable[str]]) -> list[str]:
     """Blanks separate steps, so that the words after one flag are one strategy.
 
     >>> strategies([["ptq", "embeddings"], ["dynamic"]])
     ['ptq embeddings', 'dynamic']
     """
-    return [" ".join(words) for words in typed]
+    return [" ".join(words) for words in flags]
 
 
 def read_words(option: Option, words: Sequence[str]) -> Any:

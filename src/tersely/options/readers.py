@@ -1,4 +1,4 @@
-"""Readers of option values: each takes an option's name and what was typed, gives the value or says what is wrong.
+"""Readers of option values: each takes an option's name and what was given, and gives the value or says what is wrong.
 
 A command line gives texts, a YAML file numbers and its own reading of `on` and `off`, Python anything: one shape of
 message for all three.
@@ -57,10 +57,10 @@ def one_of(*known: str) -> Reader:
     return read
 
 
-def whole(least: int | None = None, most: int | None = None) -> Reader:
+def integer(least: int | None = None, most: int | None = None) -> Reader:
     """A whole number, both bounds allowed.
 
-    >>> whole(1)("calibration_rows", "128")
+    >>> integer(1)("calibration_rows", "128")
     128
     """
 
@@ -145,9 +145,9 @@ def none_or(other: Reader) -> Reader:
 def several(each: Reader, *, empty: bool = False) -> Reader:
     """A list without repetitions; one text is split at blanks and commas.
 
-    >>> several(whole(1))("batch_size_list", "4 8")
+    >>> several(integer(1))("batch_size_list", "4 8")
     (4, 8)
-    >>> several(whole(1))("batch_size_list", [4, 4])
+    >>> several(integer(1))("batch_size_list", [4, 4])
     Traceback (most recent call last):
     tersely.errors.UserError: The 'batch_size_list' option holds 4 twice.
     """

@@ -79,10 +79,10 @@ class CompressionArguments(OptionFields):
             return
         if name == "device":
             self.__dict__.pop("_setup_devices", None)  # the device is found anew
-        for other, one in _by_field({name: value}).items():
-            super().__setattr__(other, read_field(other, one))
-            if other in self.__dataclass_fields__:
-                self.set_fields.add(other)
+        for field, converted in _by_field({name: value}).items():
+            super().__setattr__(field, read_field(field, converted))
+            if field in self.__dataclass_fields__:
+                self.set_fields.add(field)
 
     @property
     def overwrite_output_dir(self) -> bool:  # type: ignore[override]
@@ -138,7 +138,7 @@ class CompressionArguments(OptionFields):
 
 
 def request_of(arguments: CompressionArguments) -> Request:
-    """What a compress run is asked for, as `tersely compress` makes it of flags; model and rows are to be filled in.
+    """The options of a compress run, as `tersely compress` makes them of flags; model and rows are to be filled in.
 
     Options of training count only where a strategy trains: the same arguments serve `train()`.
     """
@@ -165,5 +165,5 @@ def _by_field(passed: Mapping[str, Any]) -> dict[str, Any]:
 
 def _texts(value: Any) -> Any:
     if isinstance(value, list):
-        return [_texts(one) for one in value]
+        return [_texts(item) for item in value]
     return str(value) if isinstance(value, Fraction) else value

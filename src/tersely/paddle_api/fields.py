@@ -38,9 +38,9 @@ class ScriptOptions:
 
 
 HELP: dict[str, dict[str, str]] = {
-    name: {"help": one.help.replace("%", "%%")}
+    name: {"help": declared.help.replace("%", "%%")}
     for options in (OPTIONS, options_of(TaskOptions), options_of(ScriptOptions))
-    for name, one in options.items()
+    for name, declared in options.items()
 } | {name: dict(TrainingArguments.__dataclass_fields__[name].metadata) for name in OTHER_DEFAULTS}
 """What the parser of transformers shows."""
 
@@ -97,10 +97,9 @@ class OptionFields(TrainingArguments):  # type: ignore[misc]
     label_loss: float | None = field(default=None, metadata=HELP["label_loss"])
     """Weight of the labels in the loss. For dynabert, qat. Default: dynabert 0, qat 1."""
     importance: Literal["labels", "teacher"] = field(default="labels", metadata=HELP["importance"])
-    """What tells which heads and neurons matter: labels, or teacher where rows have none. For dynabert. Default:
-    labels."""
+    """What ranks heads and neurons: labels, or teacher where rows have none. For dynabert. Default: labels."""
     importance_rows: int = field(default=512, metadata=HELP["importance_rows"])
-    """Training rows that tell it. For dynabert. Default: 512."""
+    """Training rows that rank heads and neurons. For dynabert. Default: 512."""
     teacher_model_name_or_path: str | Path | None = field(default=None, metadata=HELP["teacher_model_name_or_path"])
     """Model folder to learn from. For dynabert, qat. Default: the model itself."""
     max_vocab_size: int | None = field(default=None, metadata=HELP["max_vocab_size"])

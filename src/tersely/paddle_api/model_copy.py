@@ -146,7 +146,7 @@ def encoder_of(tokenizer: Any, config: Mapping[str, Any], pad_id: int) -> Encode
 
 def pad_id_of(model: nn.Module, tokenizer: Any) -> int:
     """The id of padding: the tokenizer's, else the config's, else 0."""
-    found = (getattr(source, "pad_token_id", None) for source in (tokenizer, config_of(model)))
+    found = (getattr(owner, "pad_token_id", None) for owner in (tokenizer, config_of(model)))
     return int(next((pad_id for pad_id in found if pad_id is not None), 0))
 
 

@@ -52,9 +52,9 @@ class _Raising(argparse.ArgumentParser):
 class PdArgumentParser(HfArgumentParser):  # type: ignore[misc]
     """Parses one or several dataclasses, `CompressionArguments` among them or not.
 
-    `--config FILE` gives values that count where nothing is typed, unless a dataclass has a `config` of its own. A name
-    that several dataclasses have is one flag, for all of them. What cannot be is refused in one line: for a script's
-    own command line with exit code 2, for words that are handed in as a `UserError`.
+    `--config FILE` sets options that the command line does not set, unless a dataclass has a `config` of its own. A
+    name that several dataclasses have is one flag, for all of them. A mistake in a script's own command line is one
+    line of text and exit code 2; in words that are passed as `args` it is a `UserError`.
 
     >>> parser = PdArgumentParser(CompressionArguments)
     >>> arguments = parser.parse_args_into_dataclasses(["--output_dir", "out", "--strategy", "ptq"])
@@ -69,7 +69,7 @@ class PdArgumentParser(HfArgumentParser):  # type: ignore[misc]
         super().__init__(dataclass_types, **{"allow_abbrev": False, **more})
         self.own_config = not self._knows("config")
         if self.own_config:
-            what = "YAML file of options; what is typed wins"
+            what = "YAML file of options; the command line wins"
             self.add_argument("--config", "--config_path", metavar="FILE", help=what)
         for action in self._actions:
             if action.dest != "help":
@@ -84,7 +84,7 @@ class PdArgumentParser(HfArgumentParser):  # type: ignore[misc]
         args_file_flag: str | None = None,
     ) -> tuple[Any, ...]:
         """Parse words, `sys.argv` unless given; an `.args` file beside the script comes first, then the YAML file."""
-        with self._told(exits=args is None):
+        with self._reporting(exits=args is None):
             words = list(sys.argv[1:] if args is None else args)
             words = with_args_files(words, look_for_args_file, args_filename, args_file_flag)
             return self._parse(words, return_remaining_strings)
@@ -103,13 +103,13 @@ class PdArgumentParser(HfArgumentParser):  # type: ignore[misc]
         return self.parse_dict(read_json(json_file), allow_extra_keys=allow_extra_keys)
 
     def parse_json_file_and_cmd_lines(self) -> tuple[Any, ...]:
-        """Parse `script.py options.json --more words`: what is typed wins over the file."""
-        with self._told(exits=True):
+        """Parse `script.py options.json --more words`: the command line wins over the file."""
+        with self._reporting(exits=True):
             if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
                 raise UserError("The first word must be a JSON file.", hint="Write: script.py options.json [options]")
-            typed, rest = self.parse_known_args([self._known_form(word) for word in sys.argv[2:]])
+            args, rest = self.parse_known_args([self._known_form(word) for word in sys.argv[2:]])
             self._refuse(rest)
-            return self.parse_dict({**read_json(sys.argv[1]), **self._values(typed)})
+            return self.parse_dict({**read_json(sys.argv[1]), **self._values(args)})
         raise AssertionError("not reached")
 
     def parse_yaml_file(self, yaml_file: str | Path, allow_extra_keys: bool = False) -> tuple[Any, ...]:
@@ -127,12 +127,12 @@ class PdArgumentParser(HfArgumentParser):  # type: ignore[misc]
             seen = which_config(words, _Raising)
             config = self._read(seen, seen.config, words)
             words = [*as_words(config, Flags(self)), *words]
-        typed, rest = self.parse_known_args(words)
+        args, rest = self.parse_known_args(words)
         if not rest_too:
             self._refuse(rest)
         with (config or Config("no file")).blamed():
-            made = self._made(self._values(typed))
-        others = {name: value for name, value in vars(typed).items() if not self._taken(name) and name != "config"}
+            made = self._made(self._values(args))
+        others = {name: value for name, value in vars(args).items() if not self._taken(name) and name != "config"}
         more = [argparse.Namespace(**others)] if others else []
         return (*made, *more, rest) if rest_too else made if not more else (*made, *more)
 
@@ -147,7 +147,7 @@ class PdArgumentParser(HfArgumentParser):  # type: ignore[misc]
             raise UserError(f"The word '{rest[0]}' belongs to no option.")
 
     @contextmanager
-    def _told(self, *, exits: bool) -> Iterator[None]:
+    def _reporting(self, *, exits: bool) -> Iterator[None]:
         """Say what is wrong with a script's own command line in one line, and leave."""
         try:
             yield
@@ -158,7 +158,7 @@ class PdArgumentParser(HfArgumentParser):  # type: ignore[misc]
             self.exit(2, f"{self.prog}: {error}\n")
 
     def _read(self, seen: argparse.Namespace, path: str, words: Sequence[str] = (), *, lenient: bool = False) -> Config:
-        """What of a file counts beside what was typed; what means something elsewhere only is left out, and told."""
+        """The file's options that the command line does not set; a warning names those that mean nothing here."""
         here = {name for kind in self.dataclass_types for name in names_of(kind)}
         ours = {*COMPRESS, *TRAINING, *TASK, *ScriptOptions.__dataclass_fields__, *TRANSLATED}
         ours |= {*DataOptions.__dataclass_fields__, "model_name_or_path"}
@@ -200,10 +200,10 @@ class PdArgumentParser(HfArgumentParser):  # type: ignore[misc]
             action = self._option_string_actions["--optim"]
             action.choices = ["adamw", *(action.choices or ())]
 
-    def _values(self, typed: argparse.Namespace) -> dict[str, Any]:
-        """What was typed, by the dataclasses' names for it."""
-        values = {name: value for name, value in vars(typed).items() if self._taken(name)}
-        if isinstance(values.get("strategy"), list) and all(isinstance(one, list) for one in values["strategy"]):
+    def _values(self, args: argparse.Namespace) -> dict[str, Any]:
+        """The options that were set, by the dataclasses' names for them."""
+        values = {name: value for name, value in vars(args).items() if self._taken(name)}
+        if isinstance(values.get("strategy"), list) and all(isinstance(words, list) for words in values["strategy"]):
             values["strategy"] = strategies(values["strategy"])
         return values
 
@@ -232,11 +232,11 @@ class PdArgumentParser(HfArgumentParser):  # type: ignore[misc]
 
 
 def _forget_default(action: argparse.Action) -> None:
-    """Leave defaults to the dataclasses, so that what is there after parsing was typed; the help still tells them."""
-    default, told = action.default, re.sub(r"(?<!%)%(?![%(])", "%%", action.help or "")
+    """Leave defaults to the dataclasses, so that parsing gives only what was set; the help still shows them."""
+    default, text = action.default, re.sub(r"(?<!%)%(?![%(])", "%%", action.help or "")
     if default not in (None, argparse.SUPPRESS, "", []) and action.nargs != 0:
-        told = f"{told} (default: {str(default).replace('%', '%%')})".strip()
-    action.help = told
+        text = f"{text} (default: {str(default).replace('%', '%%')})".strip()
+    action.help = text
     action.default, action.required = argparse.SUPPRESS, False
 
 
@@ -248,11 +248,11 @@ def names_of(kind: Any) -> list[str]:
 
 def make(kind: Any, values: Mapping[str, Any]) -> Any:
     """Make a dataclass of those values that it takes; the others are left to its own defaults."""
-    given = {name: values[name] for name in names_of(kind) if name in values}
+    own = {name: values[name] for name in names_of(kind) if name in values}
     later = {}
     if issubclass(kind, CompressionArguments) and kind.__init__ is not CompressionArguments.__init__:
-        later = {name: given.pop(name) for name in TRANSLATED if name in given}  # its constructor has the fields only
-    made = kind(**given)
+        later = {name: own.pop(name) for name in TRANSLATED if name in own}  # its constructor has the fields only
+    made = kind(**own)
     for name, value in later.items():
         setattr(made, name, value)
     return made
@@ -279,7 +279,7 @@ class TupleOfOne(tuple):  # type: ignore[type-arg]
 
 
 def with_args_files(words: Sequence[str], look: bool, name: str | None, flag: str | None) -> list[str]:
-    """Words of `.args` files in front of what was typed: the script's own file, or those that are named."""
+    """Words of `.args` files before those of the command line: the script's own file, or those that are named."""
     own = Path(sys.argv[0]).with_suffix(".args") if look and sys.argv and sys.argv[0] else None
     files = [Path(name)] if name else [own] if own is not None and own.is_file() else []
     rest = list(words)
@@ -287,7 +287,7 @@ def with_args_files(words: Sequence[str], look: bool, name: str | None, flag: st
         parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
         parser.add_argument(flag, action="append", dest="files")
         seen, rest = parser.parse_known_args(rest)
-        files += [Path(one) for one in seen.files or ()]
+        files += [Path(file) for file in seen.files or ()]
     said = [word for file in files for word in existing(file, "file of options").read_text(encoding="utf-8").split()]
     return [*said, *rest]
 

@@ -1,4 +1,4 @@
-"""From a trainer to a compress run: its model, datasets, collator, criterion and metrics, checked and handed on."""
+"""From a trainer to a compress run: its model, datasets, collator, criterion and metrics, checked and passed on."""
 
 from __future__ import annotations
 
@@ -172,8 +172,8 @@ def _check_own(scored: bool, parts: TrainerParts, run: Request) -> None:
 
 def _provenance(model: Any, place: Path, config: Mapping[str, Any]) -> Provenance:
     """Of the folder or the Hub's model that the trainer's was loaded from."""
-    source = str(getattr(model, "name_or_path", None) or "")
-    return read_provenance(source if source and Path(source).is_dir() else place, {**config, "_name_or_path": source})
+    name = str(getattr(model, "name_or_path", None) or "")
+    return read_provenance(name if name and Path(name).is_dir() else place, {**config, "_name_or_path": name})
 
 
 def _datasets(parts: TrainerParts) -> dict[str, TrainerDataset]:

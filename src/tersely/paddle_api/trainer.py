@@ -186,13 +186,13 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         named = arguments.metric_for_best_model if "metric_for_best_model" in arguments.set_fields else arguments.metric
         return None if named is None else str(named).removeprefix("eval_")
 
-    def _greater(self, asked: bool | None, arguments: CompressionArguments, by_function: bool) -> bool:
-        if asked is None and "greater_is_better" in arguments.set_fields:
-            asked = arguments.greater_is_better
-        if asked is not None:
+    def _greater(self, wanted: bool | None, arguments: CompressionArguments, by_function: bool) -> bool:
+        if wanted is None and "greater_is_better" in arguments.set_fields:
+            wanted = arguments.greater_is_better
+        if wanted is not None:
             if not by_function and self.compute_metrics is None:
                 raise UserError("'greater_is_better' has no effect on the task's own metric.", hint="Leave it out.")
-            return bool(asked)
+            return bool(wanted)
         return by_function or not str(self._primary(arguments) or "").endswith("loss")
 
 

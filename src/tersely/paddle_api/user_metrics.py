@@ -1,4 +1,4 @@
-"""Scores of the user's own, asked of every engine that will run: `custom_evaluate`, else `compute_metrics`."""
+"""Scores of the user's own, computed on every engine that will run: `custom_evaluate`, else `compute_metrics`."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ class _ShapeTrainer(ElasticTrainer):
         answers = Answers(len(self.scorer.examples), time.monotonic() - began, [], [])
         score = Score("distance", distance, None, metrics, answers)
         self.keep.offer(NAME, self.elastic.carved(NAME), self.state.global_step, score)
-        found = self.tell({"eval_distance": distance})
+        found = self.log_scores({"eval_distance": distance})
         seen.append(distance)
         if len(seen) - 1 - int(np.argmin(seen)) >= PATIENCE:
             self.control.should_training_stop = True

@@ -169,7 +169,7 @@ class ElasticTrainer(DistilTrainer):
             scored = self.score(carved)
             self.keep.offer(name, carved, self.state.global_step, scored)
             metrics |= {f"{metric_key_prefix}_{name}_{metric}": value for metric, value in scored.metrics.items()}
-        return self.tell(metrics)
+        return self.log_scores(metrics)
 
     def _average_gradients(self) -> None:
         """Over processes; all have gradients of the same parameters, as all run the same shapes."""

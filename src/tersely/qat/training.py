@@ -118,12 +118,12 @@ class _Int8(Method):
     def write(self, network: FakeQuantized, place: Path) -> None:
         """In floats, and its map beside."""
         check_finite(network.model, "the trained model")
-        quant_map, source = network.quant_map(), self.run.folder
+        quant_map, folder = network.quant_map(), self.run.folder
         save_model(
             network.plain(),
             place,
-            dict(source.config),
-            source=source.path,
+            dict(folder.config),
+            source=folder.path,
             overwrite=True,
             beside=lambda inside: quant_map.save(inside / MAP),
         )
@@ -175,4 +175,4 @@ class Int8Trainer(DistilTrainer):
             self._taught = self.score(self.teacher.module).answers.logits
         moved = mean_abs_logit_change(self._taught, scored.answers.logits, self.scorer.task.centred_axis)
         self.keep.offer(NAME, self.quantized, self.state.global_step, scored, moved)
-        return self.tell({f"{metric_key_prefix}_{NAME}_{name}": value for name, value in scored.metrics.items()})
+        return self.log_scores({f"{metric_key_prefix}_{NAME}_{name}": value for name, value in scored.metrics.items()})

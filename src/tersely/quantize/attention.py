@@ -64,13 +64,15 @@ def settle_products(
             onnx.save_model(write_qdq(proto, quant_map, signed=False, signed_sides=True), place / "int8.onnx")
             runner = engines.load(engines.REFERENCE, write_emulated(place / "int8.onnx", place / "emulated.onnx"))
             pairs = zip(exact, run(runner, rows, samples.pad_id), strict=True)
-            return np.array([mean_abs_logit_change([one], [other], centred_axis) for one, other in pairs])
+            return np.array([mean_abs_logit_change([before], [after], centred_axis) for before, after in pairs])
 
-        if not any(is_further(moved(one), moved(replace(one, products={}))) for one in maps.values()):
-            return {key: replace(one, product_classes=EXACT_CLASSES) for key, one in maps.items()}
+        if not any(is_further(moved(quant_map), moved(replace(quant_map, products={}))) for quant_map in maps.values()):
+            return {key: replace(quant_map, product_classes=EXACT_CLASSES) for key, quant_map in maps.items()}
     return {
-        key: replace(one, products={}, left_float={**one.left_float, **dict.fromkeys(one.products, "harmful")})
-        for key, one in maps.items()
+        key: replace(
+            quant_map, products={}, left_float={**quant_map.left_float, **dict.fromkeys(quant_map.products, "harmful")}
+        )
+        for key, quant_map in maps.items()
     }
 
 

@@ -53,7 +53,7 @@ def sensitivity(
                 harm[name] = mean_abs_logit_change(exact, run(engine, features, pad_id), centred_axis)
                 del engine  # its file is written anew
                 advance(1, name)
-    return dict(sorted(harm.items(), key=lambda one: (-one[1], one[0])))
+    return dict(sorted(harm.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
 def too_harmful(harm: dict[str, float]) -> list[str]:

@@ -179,11 +179,11 @@ def _settle(real: Floats, integers: Floats, importance: Floats) -> None:
     if len(row) == 0:
         return
     sign = np.sign(sums[row, column])
-    one, other = (np.abs(rows[row, column]) for rows in pairs(real))
-    weight_of_one, weight_of_other = (rows[row] for rows in pairs(importance))
-    share = weight_of_other / (weight_of_one + weight_of_other)
-    # On the line one + other = 128 the error is a parabola: the integer next to its minimum is the best there is.
-    settled = np.clip(np.rint(one - (one + other - PAIR_LIMIT) * share), PAIR_LIMIT - LARGEST, LARGEST)
+    left, right = (np.abs(rows[row, column]) for rows in pairs(real))
+    weight_of_left, weight_of_right = (rows[row] for rows in pairs(importance))
+    share = weight_of_right / (weight_of_left + weight_of_right)
+    # On the line left + right = 128 the error is a parabola: the integer next to its minimum is the best there is.
+    settled = np.clip(np.rint(left - (left + right - PAIR_LIMIT) * share), PAIR_LIMIT - LARGEST, LARGEST)
     first[row, column] = sign * settled
     second[row, column] = sign * (PAIR_LIMIT - settled)
 

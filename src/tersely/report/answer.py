@@ -123,8 +123,10 @@ def rivals(run: FinishedRun) -> list[str]:
     """Why not a faster one, and why not a pruned one: of each the one with the least drop, with the reason."""
     best = run.chosen
     others = [model for model in run.candidates if model is not best and model.why_not]
-    faster = _nearest([one for one in others if one.speed and best.speed and one.speed > NOTICEABLE * best.speed])
-    pruned = None if _is_pruned(best) else _nearest([one for one in others if _is_pruned(one)])
+    faster = _nearest(
+        [model for model in others if model.speed and best.speed and model.speed > NOTICEABLE * best.speed]
+    )
+    pruned = None if _is_pruned(best) else _nearest([model for model in others if _is_pruned(model)])
     if faster is not None and pruned is not None and _is_pruned(faster):
         pruned = None
     found = {"Faster": faster, "Pruned": pruned}
@@ -150,7 +152,7 @@ def _is_pruned(model: ModelResult) -> bool:
 
 def _nearest(models: Sequence[ModelResult]) -> ModelResult | None:
     """The one that loses least, then the fastest."""
-    return min(models, key=lambda one: (one.drop or 0.0, -(one.speed or 0.0), one.name), default=None)
+    return min(models, key=lambda model: (model.drop or 0.0, -(model.speed or 0.0), model.name), default=None)
 
 
 def _rival(run: FinishedRun, model: ModelResult) -> str:

@@ -60,7 +60,10 @@ def _rung_lines(run: FinishedRun, rung: LadderRung) -> list[TableLine]:
 
 
 def _line(run: FinishedRun, title: str, group: list[ModelResult], minutes: str) -> TableLine:
-    model = min(group, key=lambda one: (one.name != run.best, _harm(one), -(one.speed or 0), one.name))
+    model = min(
+        group,
+        key=lambda candidate: (candidate.name != run.best, _harm(candidate), -(candidate.speed or 0), candidate.name),
+    )
     chosen = model.name == run.best
     others = f" and {n.count(len(group) - 1, 'other', 'others')}" if len(group) > 1 else ""
     cells: list[Cell] = [

@@ -13,7 +13,7 @@ from .shape import shape_summary, shape_table
 
 MARK = "<!-- tersely report -->"
 SHOWN = 10
-"""Layers whose harm is told, names of layers that stayed float for one reason."""
+"""Layers whose harm is shown, names of layers that stayed float for one reason."""
 
 
 def markdown(run: FinishedRun) -> str:
@@ -36,10 +36,10 @@ def markdown(run: FinishedRun) -> str:
     if (table := tables.confusion(run)) is not None:
         parts += ["## Which labels are taken for which", "In brackets: the change from FP32.", markdown_table(table)]
     parts += ["## To run it again"]
-    typed = tables.command(run)
-    if typed is not None:
-        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", typed)), default=0))
-        parts.append(f"{fence}bash\n{typed}\n{fence}")
+    command = tables.command(run)
+    if command is not None:
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", command)), default=0))
+        parts.append(f"{fence}bash\n{command}\n{fence}")
     parts += [markdown_table(tables.made_with(run)), _list(run.notes)]
     return "\n\n".join(part for part in parts if part) + "\n"
 

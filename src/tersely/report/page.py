@@ -174,9 +174,9 @@ def _confusion(run: FinishedRun) -> Markup:
 
 def _again(run: FinishedRun) -> Markup:
     parts: list[str] = []
-    typed = tables.command(run)
-    if typed is not None:
-        parts.append(tag("pre", tag("code", typed), tabindex="0"))
+    command = tables.command(run)
+    if command is not None:
+        parts.append(tag("pre", tag("code", command), tabindex="0"))
     parts.append(html_table(tables.made_with(run), "Made with"))
     options = tables.options(run)
     if options is not None:

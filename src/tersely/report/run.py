@@ -230,13 +230,15 @@ class FinishedRun:
 
     def pruned_of(self, model: ModelResult) -> PrunedModel | None:
         """The pruned model that a candidate was made of."""
-        return next((one for one in self.pruned if one.name == model.model), None)
+        return next((pruned for pruned in self.pruned if pruned.name == model.model), None)
 
     @property
     def wishes(self) -> tuple[float, ...]:
         """The speed-ups of `--target_speedup`."""
-        asked = self._options.get("target_speedup")
-        return tuple(float(one) for one in asked if isinstance(one, (int, float))) if isinstance(asked, list) else ()
+        targets = self._options.get("target_speedup")
+        if not isinstance(targets, list):
+            return ()
+        return tuple(float(target) for target in targets if isinstance(target, (int, float)))
 
     @property
     def by_itself(self) -> bool:

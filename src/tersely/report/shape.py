@@ -39,7 +39,7 @@ def shape_summary(run: FinishedRun) -> list[str]:
     left, pruned = layers_left(run), run.chosen_pruned
     if not left or pruned is None:
         return []
-    heads, neurons = [one.heads for one in left], [one.neurons for one in left]
+    heads, neurons = [layer.heads for layer in left], [layer.neurons for layer in left]
     said = f"{_sum(heads)} heads and {_sum(neurons)} neurons are left."
     empty = [_empty(heads, "has no attention", "have no attention"), _empty(neurons, "has no FFN", "have no FFN")]
     found = [said + "".join(empty)]
@@ -60,9 +60,9 @@ def shape_picture(run: FinishedRun) -> Markup:
     if not left:
         return Markup("")
     rows = []
-    for one in left:
-        bars = [_bar(one.layer, *one.heads, "heads"), _bar(one.layer, *one.neurons, "neurons")]
-        rows.append(tag("tr", tag("th", str(one.layer), scope="row"), *bars))
+    for layer in left:
+        bars = [_bar(layer.layer, *layer.heads, "heads"), _bar(layer.layer, *layer.neurons, "neurons")]
+        rows.append(tag("tr", tag("th", str(layer.layer), scope="row"), *bars))
     heads = [tag("th", name, scope="col") for name in ("layer", "attention heads", "FFN neurons")]
     table = tag("table", tag("caption", tag("span", CAPTION)), tag("thead", tag("tr", *heads)), tag("tbody", *rows))
     return tag("figure", table, class_="shape")
@@ -73,7 +73,7 @@ def shape_table(run: FinishedRun) -> ReportTable | None:
     left = layers_left(run)
     if not left:
         return None
-    lines = [TableLine([str(one.layer), _kept(*one.heads), _kept(*one.neurons)]) for one in left]
+    lines = [TableLine([str(layer.layer), _kept(*layer.heads), _kept(*layer.neurons)]) for layer in left]
     return ReportTable([Column("layer"), Column("attention heads", True), Column("FFN neurons", True)], lines)
 
 

@@ -211,14 +211,14 @@ def confusion(run: FinishedRun) -> ReportTable | None:
 
 
 def command(run: FinishedRun) -> str | None:
-    """The command as it was typed, one option a line; None for runs from Python or of older versions."""
-    typed = run.settings.get("command")
-    if not isinstance(typed, str):
+    """The command as it was given, one option a line; None for runs from Python or of older versions."""
+    text = run.settings.get("command")
+    if not isinstance(text, str):
         return None
     try:
-        words = shlex.split(typed)
+        words = shlex.split(text)
     except ValueError:
-        return typed
+        return text
     lines = [words[:1]]
     for word in words[1:]:
         if word.startswith("--"):

@@ -83,12 +83,12 @@ def choose(
 
 def pairs(opened: Artifact, engine: str | None = None) -> list[Pair]:
     """Every graph on every engine that it names, installed or not, or on one; the best for this machine first."""
-    asked = [name for name in engines.installed() if engine in (None, name)]
+    usable = [name for name in engines.installed() if engine in (None, name)]
     here = cpu().cpu_class
 
     def class_of(graph: Graph, name: str) -> str:
         # Float graphs do not saturate: they are loaded without a measurement.
-        return effective_class(name, here) if graph.precision == "int8" and name in asked else here
+        return effective_class(name, here) if graph.precision == "int8" and name in usable else here
 
     return [pair for pair in ranked(opened.manifest.graphs, class_of) if engine in (None, pair.engine)]
 

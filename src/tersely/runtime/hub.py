@@ -74,7 +74,7 @@ def fetched(address: Address) -> Path:
     Its checksums were checked before it appeared there. Whoever loads it checks them again.
     """
     if _COMMIT.fullmatch(address.revision) and is_artifact(address.copy(address.revision)):
-        return address.copy(address.revision)  # a commit never changes, so that nobody is asked
+        return address.copy(address.revision)  # a commit never changes: no request is needed
     commit = _commit(address)
     place = address.copy(commit)
     if not is_artifact(place):

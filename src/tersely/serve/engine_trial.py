@@ -43,9 +43,9 @@ def fastest_engines(folders: Mapping[str, Path], threads: int) -> dict[str, str]
             several[name] = str(folder)
     if not several:
         return {}
-    asked = json.dumps({"folders": several, "threads": threads})
-    done = subprocess.run([sys.executable, "-m", __name__, asked], capture_output=True, text=True, check=False)
-    # What is wrong with a model is told where it is loaded to be served.
+    request = json.dumps({"folders": several, "threads": threads})
+    done = subprocess.run([sys.executable, "-m", __name__, request], capture_output=True, text=True, check=False)
+    # An error in a model is reported where it is loaded to be served.
     return dict(json.loads(done.stdout.splitlines()[-1])) if done.returncode == 0 and done.stdout else {}
 
 

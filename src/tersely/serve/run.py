@@ -28,7 +28,7 @@ KEEP_ALIVE = 65
 
 
 def run(options: ServerOptions, started: Callable[[str], None]) -> None:
-    """Serve; `started` is told the address when requests are taken. Ends on SIGTERM or Ctrl-C, all answered."""
+    """Serve; `started` is called with the address when requests are taken. Ends on SIGTERM or Ctrl-C, all answered."""
     check_folders(options.folders)
     listening = bind(options.host, options.port)
     address = address_of(listening)

@@ -115,7 +115,7 @@ class _Workers:
 def _work(options: ServerOptions, listening: socket.socket, said: Connection) -> None:
     """Be a worker: say when requests are taken, or what was wrong."""
     parent = multiprocessing.parent_process()
-    warnings.simplefilter("ignore", FormatWarning)  # the first process, which reads the manifests, has told it
+    warnings.simplefilter("ignore", FormatWarning)  # the first process, which reads the manifests, has shown it
     try:
         models = open_models(options)  # a signal that comes meanwhile ends the process
     except UserError as error:

@@ -120,8 +120,8 @@ class QuestionAnswering:
         contexts = dict(zip(texts, encoder.plain(texts), strict=True))
         frame = encoder.pair
         features = []
-        for index, (example, asked) in enumerate(zip(examples, questions, strict=True)):
-            head = np.array(asked.ids[: self.max_query_length], np.int64)
+        for index, (example, question) in enumerate(zip(examples, questions, strict=True)):
+            head = np.array(question.ids[: self.max_query_length], np.int64)
             room = self.max_seq_length - frame.width - len(head)
             if room < 2:
                 within = f"within {self.max_seq_length} tokens."

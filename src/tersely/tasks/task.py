@@ -154,7 +154,7 @@ class Task(Protocol):
         """Logits of every feature ([labels], [length, labels] or [length, 2]) to one answer per example."""
 
     def statistics(self, metric: str, examples: Sequence[Any], answers: Sequence[Any]) -> NDArray[np.float64]:
-        """Per-row statistics [rows, k] of a metric, to be summed and handed to `Metric.value`."""
+        """Per-row statistics [rows, k] of a metric, to be summed and passed to `Metric.value`."""
 
     def agreement(self, answers: Sequence[Any], others: Sequence[Any]) -> NDArray[np.float64]:
         """Per row (equal parts, parts) [rows, 2]: how far two systems say the same."""

@@ -137,7 +137,7 @@ class TaskTrainer(ScoredTrainer):
     def evaluate(self, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> dict[str, float]:
         """Score the model as it is now."""
         scored = self.score(self.model, resamples=0)
-        return self.tell({f"{metric_key_prefix}_{name}": value for name, value in scored.metrics.items()})
+        return self.log_scores({f"{metric_key_prefix}_{name}": value for name, value in scored.metrics.items()})
 
 
 def _task(path: str | Path, config: Mapping[str, Any], rows: LabelledRows, options: TaskOptions) -> Task:
@@ -165,8 +165,8 @@ def find_labels(rows: Rows, columns: Columns, task: str, problem: str | None) ->
         return ("LABEL_0",)
     tags = tasks.facts_of(task).answers_for == "tokens"
     option = "tags_column" if tags else "label_column"
-    asked = columns.tags or columns.label if tags else columns.label
-    column = rows.column(option, asked, TAGS if tags else LABEL)
+    named = columns.tags or columns.label if tags else columns.label
+    column = rows.column(option, named, TAGS if tags else LABEL)
     if column is None:
         what = f"There is no {'tag' if tags else 'label'} column. Columns here: {', '.join(rows.columns)}."
         raise UserError(what, where=rows.source, hint=f"Name it with --{option}.")
@@ -211,14 +211,14 @@ def _model(path: str | Path, task: Task) -> PreTrainedModel:
     return model
 
 
-def _write(done: _Trained, source: str | Path, task: Task, output: Path, overwrite: bool) -> None:
+def _write(done: _Trained, model: str | Path, task: Task, output: Path, overwrite: bool) -> None:
     with atomic_folder(output, overwrite=overwrite) as scratch:
         with as_os_errors(), quiet_transformers():
             done.model.save_pretrained(scratch)
-        folder.read_tokenizer(source).save_pretrained(scratch)
+        folder.read_tokenizer(model).save_pretrained(scratch)
         scored = score_note(done.score, "torch")
-        origin = folder.read_provenance(source, folder.read_config(source))
-        name = f"{Path(source).resolve().name}, fine-tuned"
+        origin = folder.read_provenance(model, folder.read_config(model))
+        name = f"{Path(model).resolve().name}, fine-tuned"
         text = finetuned_card(name, task.name, origin, {**scored, "on": "eval rows, which also chose"})
         (scratch / "README.md").write_text(text, encoding="utf-8")
         notes = {

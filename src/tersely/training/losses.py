@@ -1,6 +1,6 @@
 """What a network learns from when it is compressed: its teacher's hidden states and answers, and the labels.
 
-Every loss is a sum over a batch divided by a count that is handed in. So a step whose batch comes in several parts, or
+Every loss is a sum over a batch divided by a count that is passed in. So a step whose batch comes in several parts, or
 on several processes, has the gradient of the same batch in one part.
 """
 

@@ -65,7 +65,7 @@ class ScoredTrainer(Trainer):  # type: ignore[misc]
         size = self.args.per_device_eval_batch_size
         return self.scorer.score(model, batch_size=size, resamples=resamples, progress=self.shown)
 
-    def tell(self, metrics: dict[str, float]) -> dict[str, float]:
+    def log_scores(self, metrics: dict[str, float]) -> dict[str, float]:
         """Log scores, and let callbacks know of them."""
         self.log(metrics)
         self.control: TrainerControl = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)

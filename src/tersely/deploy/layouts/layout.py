@@ -79,8 +79,8 @@ def lay_out(
         advance(1, "compared with the artifact")
         runner = engines.load(layout.engine, scratch / graph.path, precision=graph.precision)
         original = engines.load(layout.engine, opened.path(source.path), precision=graph.precision)
-        before, after = (run(one, probe.features, probe.pad_id, batch_size=BATCH) for one in (original, runner))
-        apart = max(float(np.max(np.abs(one - other))) for one, other in zip(before, after, strict=True))
+        before, after = (run(loaded, probe.features, probe.pad_id, batch_size=BATCH) for loaded in (original, runner))
+        apart = max(float(np.max(np.abs(first - second))) for first, second in zip(before, after, strict=True))
         if not compare(before, after, probe.logits.get("fp32", before), graph.precision, chooser(task)).within:
             raise Failure(
                 f"The {layout.engine} graph does not give the artifact's answers: off by {apart:.1e}.",
@@ -113,7 +113,7 @@ def self_contained(opened: Artifact, engine: str) -> Graph:
 
 def _pack(opened: Artifact, source: Graph, graph: Graph, folder: Path, scored: Score | None) -> None:
     """Put tokenizer, config, probe and card beside the graph, then seal the folder."""
-    graphs = {name for one in opened.manifest.graphs for name in (one.path, *one.data)}
+    graphs = {name for listed in opened.manifest.graphs for name in (listed.path, *listed.data)}
     for name in sorted(set(opened.manifest.files) - graphs - {FILE, "README.md"}):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(opened.path(name), folder / name)

@@ -28,15 +28,15 @@ class OpenVinoLayout:
         """Read the graph as OpenVINO does and save what it read."""
         import openvino
 
-        source = opened.path(graph.path)
+        path = opened.path(graph.path)
         try:
-            model = openvino.Core().read_model(str(source))
+            model = openvino.Core().read_model(str(path))
             _number(model)
             # By default weights are rounded to FP16, and answers change.
             openvino.save_model(model, str(folder / self.graph), compress_to_fp16=False)
         except RuntimeError as error:
             reason = str(error).strip().splitlines()[-1]
-            raise Failure(f"OpenVINO cannot convert this graph: {reason}", where=str(source)) from error
+            raise Failure(f"OpenVINO cannot convert this graph: {reason}", where=str(path)) from error
         return (Path(self.graph).with_suffix(".bin").as_posix(),)
 
 

@@ -48,8 +48,8 @@ def shrink(model: Any, family: Family, shape: Shape) -> Any:
     _drop_layers(model, places, shape)
     for name, part in parts.items():
         if part.ranges:
-            source = full[part.source]
-            put(model, name, nn.Parameter(part.of(source.detach()).clone(), source.requires_grad))
+            tensor = full[part.source]
+            put(model, name, nn.Parameter(part.of(tensor.detach()).clone(), tensor.requires_grad))
     _set_counts(model, places, shape)
     if places.config is not None:
         setattr(getattr(model, "config", places.config), CONFIG_KEY, shape.standing_alone.to_json())

@@ -83,7 +83,7 @@ def _json(content: Mapping[str, Any]) -> bytes:
 
 
 def write_safetensors(path: str | Path, shapes: Mapping[str, tuple[int, ...]], give: Callable[[str], Floats]) -> None:
-    """Write one float32 tensor per name; `give` is asked for one after the other, so that no two need be in memory.
+    """Write one float32 tensor per name; `give` is called for one after the other, so that no two need be in memory.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

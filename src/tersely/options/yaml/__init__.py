@@ -1,7 +1,7 @@
 """Configuration files: YAML in PaddleNLP's two shapes, or options by their names, as settings of options.
 
 `read_config` gives settings in the words that a command line would have, so that one parser reads both: `beside` drops
-what was typed too, `without_idle` what has no effect on the run, `as_words` gives the rest for the parser.
+what the command line sets, `without_idle` what has no effect on the run, `as_words` gives the rest for the parser.
 """
 
 from .document import Config, FileOption

@@ -32,7 +32,7 @@ def read_sections(parts: Mapping[str, Item], config: Config) -> None:
 
 
 def _steps(parts: Mapping[str, Item]) -> list[str]:
-    """The steps that are asked for. A search over calibrations takes `Quantization`'s bits and trains nothing."""
+    """The steps that a file names. A search over calibrations takes `Quantization`'s bits and trains nothing."""
     searches = "HyperParameterOptimization" in parts
     methods = [METHODS[section] for section in parts if section in METHODS]
     steps = list(dict.fromkeys(PTQ if searches and step == QAT else step for step in methods))

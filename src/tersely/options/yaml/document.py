@@ -1,4 +1,4 @@
-"""A YAML file as texts with their lines, and what it comes to: options with the words that they would be typed with.
+"""A YAML file as texts with their lines, and what it comes to: options with the words that set them on a command line.
 
 YAML's own reading would make `off` False, `3e-5` a text and `1_000` a number; a command line has texts only, and so
 has this. What a value means is for the option that it is given to.
@@ -32,7 +32,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class FileOption:
-    """An option that a file sets: what would be typed after its flag, file and line of the key, the key."""
+    """An option that a file sets: the words that would follow its flag, file and line of the key, the key."""
 
     option: str
     words: tuple[str, ...]

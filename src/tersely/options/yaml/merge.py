@@ -1,4 +1,4 @@
-"""A file's settings as words for the parser that reads what was typed, which wins.
+"""A file's settings as words for the parser that reads the command line, which wins.
 
 Of a file that serves several runs, what has no effect on this one is left out.
 """
@@ -29,13 +29,13 @@ INSTEAD: dict[str, tuple[str, ...]] = {
     "use_cpu": ("device",),
     "device": ("use_cpu",),
 }
-"""What was typed stands in the place of other options of the file, which would contradict it."""
+"""An option of the command line stands in the place of other options of the file, which would contradict it."""
 
 
 def which_config(
     words: Sequence[str], kind: type[argparse.ArgumentParser] = argparse.ArgumentParser
 ) -> argparse.Namespace:
-    """What of the words typed says which file is meant, and which part of it: config, dataset, task, strategy.
+    """Which file is meant, and which part of it, by the command line's words: config, dataset, task, strategy.
 
     >>> which_config(["--config", "a.yml", "--seed", "1"]).config
     'a.yml'
@@ -65,31 +65,31 @@ class Flags:
         action = self.action(option)
         return action is not None and action.nargs in ("+", "*") and option != "strategy"
 
-    def typed(self, words: Sequence[str]) -> set[str]:
-        """The options that were typed, an alias as the option that it stands for."""
+    def named(self, words: Sequence[str]) -> set[str]:
+        """The options that these words set, an alias as the option that it stands for."""
         names = {word[2:].partition("=")[0] for word in words if word.startswith("--")}
         return {action.dest if (action := self.action(name)) else name for name in names}
 
 
 def beside(config: Config, words: Sequence[str], flags: Flags) -> Config:
-    """What of the file counts beside what was typed."""
-    typed = flags.typed(words)
-    untyped = {name: setting for name, setting in config.settings.items() if name not in typed}
-    instead = {other: f"--{name} was typed" for name in sorted(typed) for other in INSTEAD.get(name, ())}
-    return replace(config, settings=untyped).without(instead)
+    """The file's options that the command line neither sets nor contradicts."""
+    named = flags.named(words)
+    others = {name: setting for name, setting in config.settings.items() if name not in named}
+    instead = {other: f"--{name} was typed" for name in sorted(named) for other in INSTEAD.get(name, ())}
+    return replace(config, settings=others).without(instead)
 
 
 def without_idle(
     config: Config,
-    typed: list[list[str]] | None,
+    strategy_words: list[list[str]] | None,
     training: Collection[str] = (),
     kind: type[CompressOptions] = CompressOptions,
 ) -> Config:
     """What of the file has an effect on this run; the rest is left out, and named.
 
-    `typed`: strategies of the command line. `training`: options that have an effect only where something is trained.
+    `strategy_words`: the command line's. `training`: options that have an effect only where something is trained.
     """
-    plans = _plans(config, typed)
+    plans = _plans(config, strategy_words)
     names = " or ".join(f"'{plan.name}'" for plan in plans)
     options = {**options_of(DataOptions), **options_of(kind)}
     idle = {name: f"it is nothing to {names}" for name in config.settings if not touches(name, plans, options)}
@@ -98,9 +98,9 @@ def without_idle(
     return config.without(idle)
 
 
-def _plans(config: Config, typed: list[list[str]] | None) -> tuple[Plan, ...]:
-    if typed is not None:
-        return CompressOptions(strategy=tuple(strategies(typed))).plans()
+def _plans(config: Config, strategy_words: list[list[str]] | None) -> tuple[Plan, ...]:
+    if strategy_words is not None:
+        return CompressOptions(strategy=tuple(strategies(strategy_words))).plans()
     setting = config.settings.get("strategy")
     if setting is None:
         return CompressOptions().plans()
@@ -111,32 +111,32 @@ def _plans(config: Config, typed: list[list[str]] | None) -> tuple[Plan, ...]:
 
 
 def as_words(config: Config, flags: Flags) -> list[str]:
-    """The settings as they would be typed, each checked."""
-    typed: list[str] = []
+    """The settings as words of a command line, each checked."""
+    words: list[str] = []
     for setting in config.settings.values():
         try:
-            typed += _words(setting, flags)
+            words += _words(setting, flags)
         except UserError as error:
             raise UserError(error.what, where=setting.where, hint=error.hint) from None
-    return typed
+    return words
 
 
 def _words(setting: FileOption, flags: Flags) -> list[str]:
     flag, words, action = f"--{setting.option}", setting.words, flags.action(setting.option)
     if setting.option == "strategy":
-        typed = [f"{flag}={word}" for word in words]
+        found = [f"{flag}={word}" for word in words]
     elif flags.takes_several(setting.option):
         if len(words) == 1:  # a text is its words, as a shell has it
             words = tuple(word for word in re.split(r"[,\s]+", words[0]) if word)
-        typed = [flag, *(_checked(word, setting.option, action) for word in words)]
+        found = [flag, *(_checked(word, setting.option, action) for word in words)]
     elif len(words) != 1:
         raise UserError(f"The '{flag}' option takes one value. Got {len(words)}.")
     elif action is not None and action.nargs == 0:
-        typed = [flag] if _read(truth, words[0], setting.option) else []
+        found = [flag] if _read(truth, words[0], setting.option) else []
     else:
-        typed = [f"{flag}={_checked(words[0], setting.option, action)}"]
+        found = [f"{flag}={_checked(words[0], setting.option, action)}"]
     flags.check(replace(setting, words=words))
-    return typed
+    return found
 
 
 def _checked(word: str, option: str, action: argparse.Action | None) -> str:

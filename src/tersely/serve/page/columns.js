@@ -12,48 +12,48 @@ const REPEATS = 20;
 export class Columns {
   constructor(place, models, data) {
     this.data = data;
-    this.asked = models.map((model) => ({ model, title: titleOf(model, models), times: [], answer: null }));
+    this.entries = models.map((model) => ({ model, title: titleOf(model, models), times: [], answer: null }));
     this.verdict = element("div", { class: "verdict" });
     this.columns = element("div", { class: models.length > 1 ? "columns two" : "columns" });
-    for (const one of this.asked) {
-      one.clock = element("p", { class: "clock" });
-      one.body = element("div", { class: "body" }, element("p", { class: "hint waiting" }, "Asking …"));
-      const engine = element("span", { class: "hint engine" }, `on ${one.model.engine}`); // times are of both together
-      const head = element("header", {}, element("h2", {}, one.model.name), badge(one.model), engine, one.clock);
-      this.columns.append(element("article", { class: "card" }, head, one.body));
+    for (const entry of this.entries) {
+      entry.clock = element("p", { class: "clock" });
+      entry.body = element("div", { class: "body" }, element("p", { class: "hint waiting" }, "Asking …"));
+      const engine = element("span", { class: "hint engine" }, `on ${entry.model.engine}`); // times are of both together
+      const head = element("header", {}, element("h2", {}, entry.model.name), badge(entry.model), engine, entry.clock);
+      this.columns.append(element("article", { class: "card" }, head, entry.body));
     }
     place.replaceChildren(this.verdict, this.columns);
   }
 
   /** Ask each in turn, so that neither slows the other, and draw; gives the answers in words. */
   async run() {
-    for (const one of this.asked) {
-      one.answer = await this.#time(one);
-      await this.#time(one); // each of a model's two streams may prepare itself when it first meets a length
-      one.times = [];
-      await this.#time(one);
+    for (const entry of this.entries) {
+      entry.answer = await this.#time(entry);
+      await this.#time(entry); // each of a model's two streams may prepare itself when it first meets a length
+      entry.times = [];
+      await this.#time(entry);
     }
-    const [first, second] = this.asked;
+    const [first, second] = this.entries;
     const same = second ? compare(first.answer, second.answer) : null;
     const order = first.answer.kind === "labels" ? first.answer.labels.map((label) => label.name) : [];
-    for (const { answer, body, model } of this.asked) {
+    for (const { answer, body, model } of this.entries) {
       body.replaceChildren(...drawAnswer(answer, this.data, model, order));
       const mark = body.querySelector(".context mark");
       if (mark) mark.parentElement.scrollTop = mark.offsetTop - mark.parentElement.clientHeight / 3;
     }
     this.#drawClocks();
     if (same) this.#drawVerdict(same);
-    return this.asked.map(({ model, answer }) => `${model.name}: ${inWords(answer)}`).join(". ");
+    return this.entries.map(({ model, answer }) => `${model.name}: ${inWords(answer)}`).join(". ");
   }
 
   /** Ask each again and again, in turn; gives why that ended too early, if it did. */
   async #repeat(button) {
     button.disabled = true;
-    for (const one of this.asked) one.times = [];
+    for (const entry of this.entries) entry.times = [];
     try {
       for (let round = 1; round <= REPEATS && this.verdict.isConnected; round += 1) {
         button.textContent = `Timing ${round} of ${REPEATS} …`;
-        for (const one of this.asked) await this.#time(one);
+        for (const entry of this.entries) await this.#time(entry);
       }
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
@@ -62,16 +62,16 @@ export class Columns {
     return "";
   }
 
-  async #time(one) {
-    const { result, milliseconds } = await ask(one.model.name, this.data, parametersFor(one.model));
-    one.times.push(milliseconds);
-    return readAnswer(one.model, result);
+  async #time(entry) {
+    const { result, milliseconds } = await ask(entry.model.name, this.data, parametersFor(entry.model));
+    entry.times.push(milliseconds);
+    return readAnswer(entry.model, result);
   }
 
   #drawVerdict({ same, line }) {
     const words = same === null ? "Two numbers" : same ? "Same answer" : "Different answers";
     const sign = element("strong", { class: same === null ? "" : same ? "same" : "different" }, words);
-    const said = element("p", {}, sign, `: ${line}.`, paceLine(this.asked));
+    const said = element("p", {}, sign, `: ${line}.`, paceLine(this.entries));
     const button = element("button", { type: "button", class: "quiet" }, `Time each ${REPEATS} times`);
     button.addEventListener("click", async () => {
       const stopped = await this.#repeat(button);
@@ -83,20 +83,20 @@ export class Columns {
   }
 
   #drawClocks() {
-    const most = Math.max(...this.asked.map(({ times }) => median(times)));
-    for (const { clock, times } of this.asked) {
+    const most = Math.max(...this.entries.map(({ times }) => median(times)));
+    for (const { clock, times } of this.entries) {
       const bar = element("span", { class: "tick", "aria-hidden": "true" });
       bar.style.width = `${(100 * median(times)) / most}%`;
       const words = times.length > 1 ? `, median of ${times.length}` : "";
-      clock.replaceChildren(element("strong", {}, milliseconds(median(times))), words, ...(this.asked.length > 1 ? [bar] : []));
+      clock.replaceChildren(element("strong", {}, milliseconds(median(times))), words, ...(this.entries.length > 1 ? [bar] : []));
     }
   }
 }
 
 /** How much faster one is, once that was looked at: a single request says little. */
-function paceLine(asked) {
-  if (asked.some(({ times }) => times.length < REPEATS)) return "";
-  return ` ${pace(...asked.map(({ title, times }) => ({ title, milliseconds: median(times) })))}.`;
+function paceLine(entries) {
+  if (entries.some(({ times }) => times.length < REPEATS)) return "";
+  return ` ${pace(...entries.map(({ title, times }) => ({ title, milliseconds: median(times) })))}.`;
 }
 
 /** FP32 or INT8 where that tells the two apart, else the name. */
@@ -114,7 +114,7 @@ export function milliseconds(value) {
 }
 
 function median(values) {
-  const sorted = [...values].sort((one, other) => one - other);
+  const sorted = [...values].sort((a, b) => a - b);
   const middle = Math.floor(sorted.length / 2);
   return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }

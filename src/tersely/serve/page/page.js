@@ -173,10 +173,10 @@ async function run() {
   if (!at("ask").reportValidity()) return;
   clear();
   const mine = latest;
-  const asked = [picked("model"), picked("beside")].filter(Boolean);
+  const chosen = [picked("model"), picked("beside")].filter(Boolean);
   at("answers").setAttribute("aria-busy", "true");
   try {
-    const words = await new Columns(at("answers"), asked, given()).run();
+    const words = await new Columns(at("answers"), chosen, filledTexts()).run();
     if (mine === latest) at("spoken").textContent = words;
   } catch (error) {
     if (mine === latest) refuse(error, run);
@@ -187,7 +187,7 @@ async function run() {
 }
 
 /** The texts to send; a text that may be missing and is empty is left out. */
-function given() {
+function filledTexts() {
   return Object.fromEntries(Object.entries(values()).filter(([name, text]) => text || !fieldOf(name).optional));
 }
 

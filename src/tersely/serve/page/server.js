@@ -45,8 +45,8 @@ async function send(address, body) {
     throw new Refused(response.status, lineOf(content) || `The server answered ${response.status}.`, retry);
   }
   if (content === undefined) throw new Refused(response.status, "The server's answer is not JSON.");
-  const told = response.headers.get("X-Tersely-Milliseconds");
-  return { content, milliseconds: told === null ? performance.now() - began : Number(told) };
+  const header = response.headers.get("X-Tersely-Milliseconds");
+  return { content, milliseconds: header === null ? performance.now() - began : Number(header) };
 }
 
 function parse(text) {

@@ -90,7 +90,7 @@ class LabelWire(_TextWire):
             "label": [answer.value for answer in answers],
             "confidence": [answer.score for answer in answers],
             "label_name": [answer.label for answer in answers],
-        } | _asked_scores(answers, parameters)
+        } | _all_scores(answers, parameters)
 
     def tensors(self, answers: Sequence[Classified], parameters: Parameters) -> Mapping[str, list[Any]]:
         """The label, its probability, and that of every label."""
@@ -129,7 +129,7 @@ class LabelsWire(_TextWire):
             "label": chosen,
             "confidence": [[row[i] for i in on] for row, on in zip(chances, chosen, strict=True)],
             "label_name": [[self.labels[i] for i in on] for on in chosen],
-        } | _asked_scores(answers, parameters)
+        } | _all_scores(answers, parameters)
 
     def tensors(self, answers: Sequence[Classified], parameters: Parameters) -> Mapping[str, list[Any]]:
         """The labels as a JSON list, and the probability of every label."""
@@ -165,7 +165,7 @@ def _result_schema(labels: Sequence[str], of_row: Callable[[Schema], Schema]) ->
     return closed({**lists, "scores": many(closed(dict.fromkeys(labels, SHARE)))}, list(lists))
 
 
-def _asked_scores(answers: Sequence[Classified], parameters: Parameters) -> dict[str, Any]:
+def _all_scores(answers: Sequence[Classified], parameters: Parameters) -> dict[str, Any]:
     """The probability of every label, where the request wants it."""
     return {"scores": [answer.scores for answer in answers]} if parameters.get("all_scores") else {}
 
