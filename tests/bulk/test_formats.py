@@ -50,28 +50,28 @@ def opened(path: Path) -> list[dict[str, Any]]:
         return list(csv.DictReader(stream, delimiter="," if path.suffix == ".csv" else "\t", quoting=quoting))
 
 
-def typed(answer: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
-    """Cells of a table as what they stand for."""
+def parsed_cells(answer: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
+    """The cells of one row of a table, with numbers and lists read from their JSON."""
     return {name: cell if isinstance(like[name], str) else json.loads(cell) for name, cell in answer.items()}
 
 
 @pytest.mark.parametrize("kind", ["text", "labels", "number", "tags", "question"])
 @pytest.mark.parametrize(
-    ("given", "asked"), [("jsonl", "csv"), ("csv", "parquet"), ("parquet", "tsv"), ("tsv", "jsonl")]
+    ("input_form", "output_form"), [("jsonl", "csv"), ("csv", "parquet"), ("parquet", "tsv"), ("tsv", "jsonl")]
 )
 def test_answers_are_those_of_one_go(
-    kind: str, given: str, asked: str, predict: Tersely, artifact: Artifact, small_parts: int, tmp_path: Path
+    kind: str, input_form: str, output_form: str, predict: Tersely, artifact: Artifact, small_parts: int, tmp_path: Path
 ) -> None:
     rows = records(kind, ROWS)
-    file, output = write(tmp_path / f"rows.{given}", rows), tmp_path / f"answers.{asked}"
+    file, output = write(tmp_path / f"rows.{input_form}", rows), tmp_path / f"answers.{output_form}"
     shown = predict(artifact(kind), file, "--output", output, "--json")
     assert shown.code == 0, shown.err
     assert shown.json == {"output": str(output), "rows": ROWS}
     predictor = runtime.load(artifact(kind), "onnxruntime", 1)
     expected = [answer.as_json() for answer in predictor.predict(inputs(kind, rows))]
     found = opened(output)
-    if asked in ("csv", "tsv"):
-        found = [typed(answer, like) for answer, like in zip(found, expected, strict=True)]
+    if output_form in ("csv", "tsv"):
+        found = [parsed_cells(answer, like) for answer, like in zip(found, expected, strict=True)]
     assert near(found, expected)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([output.name, file.name])
 

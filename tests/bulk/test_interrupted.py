@@ -52,14 +52,14 @@ def interrupted(predict: Tersely, artifact: Path, rows: Path, output: Path, *mor
 def test_parts_that_are_done_are_taken_up(
     predict: Tersely, artifact: Artifact, rows: Path, small_parts: int, tmp_path: Path
 ) -> None:
-    output, whole = tmp_path / "out.jsonl", tmp_path / "whole.jsonl"
-    predict(artifact("text"), rows, "--output", whole)
+    output, uninterrupted = tmp_path / "out.jsonl", tmp_path / "whole.jsonl"
+    predict(artifact("text"), rows, "--output", uninterrupted)
     parts = interrupted(predict, artifact("text"), rows, output)
     assert len(parts) == 3
     parts[1].write_text(MARK * 16)  # what is in it now cannot have been computed again
     shown = predict(artifact("text"), rows, "--output", output)
     assert (shown.code, shown.err) == (0, "An earlier run was interrupted; going on where it was.\n")
-    expected = whole.read_text().splitlines(keepends=True)
+    expected = uninterrupted.read_text().splitlines(keepends=True)
     assert output.read_text().splitlines(keepends=True) == expected[:16] + [MARK] * 16 + expected[32:]
     assert not output.with_name(".out.jsonl.parts").exists()
 
@@ -106,7 +106,7 @@ def test_second_run_does_not_write_the_same_output(
 
 
 TIMES = 1000
-"""Rows are so many times 400: a run must not end before it is told to, also where the machine is busy."""
+"""Rows are so many times 400: a run must not end before its signal, also where the machine is busy."""
 
 
 @pytest.mark.long
@@ -114,8 +114,8 @@ TIMES = 1000
 def test_killed_and_ctrl_c_with_workers(predict: Tersely, artifact: Artifact, tmp_path: Path) -> None:
     """SIGKILL to the first process, then Ctrl-C: workers end with it both times, and what was done counts."""
     file, output = tmp_path / "rows.jsonl", tmp_path / "out.jsonl"
-    given = records("text", 400)
-    file.write_text("".join(json.dumps(row) + "\n" for row in given) * TIMES)
+    rows = records("text", 400)
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows) * TIMES)
     words = ["predict", artifact("text"), file, "--output", output, "--workers", "2", "--engine", "onnxruntime"]
     parts = output.with_name(".out.jsonl.parts")
     done = 0
@@ -129,15 +129,15 @@ def test_killed_and_ctrl_c_with_workers(predict: Tersely, artifact: Artifact, tm
             process.kill()
         else:
             os.killpg(process.pid, signal.SIGINT)  # a terminal's Ctrl-C reaches the workers too
-        _, told = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=60)
         assert process.returncode == code
-        assert "Traceback" not in told
-        assert sent == signal.SIGKILL or told.endswith("tersely: interrupted\n")
+        assert "Traceback" not in errors
+        assert sent == signal.SIGKILL or errors.endswith("tersely: interrupted\n")
         _until(lambda: not _group(process.pid))  # noqa: B023
         assert not output.exists()
         done = _count(parts)
     assert predict(artifact("text"), file, "--output", output, "--threads", "1").code == 0
-    answers = runtime.load(artifact("text"), "onnxruntime", 1).predict(inputs("text", given))
+    answers = runtime.load(artifact("text"), "onnxruntime", 1).predict(inputs("text", rows))
     found = [json.loads(line) for line in output.read_text().splitlines()]
     assert near(found, [answer.as_json() for answer in answers] * TIMES)
 

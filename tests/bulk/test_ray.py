@@ -62,10 +62,10 @@ def test_command_on_ray_writes_the_same_bytes(
 
 def test_actor_killed_in_the_middle_loses_nothing(artifact: Artifact, cluster: Any) -> None:
     """First one worker's process, then a whole machine."""
-    given = parts(24)
+    all_parts = parts(24)
     team = RayActors(Job(artifact("text"), TASK, "jsonl", "onnxruntime"), cluster.address)
     found: dict[int, bytes] = {}
-    for part, content in answered(team, 2, given):
+    for part, content in answered(team, 2, all_parts):
         assert part.index not in found
         found[part.index] = content
         if len(found) == 5:
@@ -73,7 +73,7 @@ def test_actor_killed_in_the_middle_loses_nothing(artifact: Artifact, cluster: A
         if len(found) == 12:
             cluster.remove_node(sorted(cluster.worker_nodes, key=str)[0], allow_graceful=False)
     answer = answerer(runtime.load(artifact("text"), "onnxruntime", 1), "jsonl")
-    assert found == {part.index: answer(part.examples) for part in given}
+    assert found == {part.index: answer(part.examples) for part in all_parts}
 
 
 def actors_of_ours() -> list[int]:

@@ -1,4 +1,4 @@
-"""An artifact that goes to another machine arrives whole, and is checked there."""
+"""An artifact that goes to another machine arrives complete, and is checked there."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def test_what_arrives_is_the_artifact_and_nothing_else(artifact: Artifact, tmp_path: Path) -> None:
-    source = tiny_artifacts.copy(artifact("text"), tmp_path / "source")
-    before = content(source)
-    (source / "diary.txt").write_text("not listed in the manifest")
-    place = unpacked(packed(source), tmp_path / "cache")
+    original = tiny_artifacts.copy(artifact("text"), tmp_path / "source")
+    before = content(original)
+    (original / "diary.txt").write_text("not listed in the manifest")
+    place = unpacked(packed(original), tmp_path / "cache")
     assert content(place) == before
     assert [path.name for path in place.parent.iterdir()] == [place.name]  # nothing half-done beside it
 
@@ -74,11 +74,11 @@ def test_manifest_that_changed_on_the_way_is_refused(artifact: Artifact, tmp_pat
 
 
 def test_format_version_1_arrives_without_a_word_about_scratch(artifact: Artifact, tmp_path: Path) -> None:
-    source = write_version_1(tiny_artifacts.copy(artifact("text"), tmp_path / "source"))
+    original = write_version_1(tiny_artifacts.copy(artifact("text"), tmp_path / "source"))
     with pytest.warns(artifacts.FormatWarning) as seen:
-        place = unpacked(packed(source), tmp_path / "cache")
-    assert [str(source) in str(warning.message) for warning in seen] == [True]
-    assert content(place) == content(source)
+        place = unpacked(packed(original), tmp_path / "cache")
+    assert [str(original) in str(warning.message) for warning in seen] == [True]
+    assert content(place) == content(original)
 
 
 def test_path_that_leaves_the_folder_is_refused(artifact: Artifact, tmp_path: Path) -> None:

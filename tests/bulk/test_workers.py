@@ -36,16 +36,16 @@ def job(folder: Path, **changes: Any) -> Job:
 
 def test_worker_that_is_killed_loses_nothing(artifact: Artifact) -> None:
     """Killed while it has a part and while it has none; every part comes once, with the bytes of one process."""
-    given = parts(40)
+    all_parts = parts(40)
     team = Processes(job(artifact("text")))
     found: dict[int, bytes] = {}
-    for part, content in answered(team, 2, given):
+    for part, content in answered(team, 2, all_parts):
         assert part.index not in found
         found[part.index] = content
         if len(found) in (3, 20):
             next(iter(team.workers.values())).kill()
     answer = answerer(runtime.load(artifact("text"), "onnxruntime", 1), "jsonl")
-    assert found == {part.index: answer(part.examples) for part in given}
+    assert found == {part.index: answer(part.examples) for part in all_parts}
     assert not team.workers
 
 
@@ -57,10 +57,10 @@ class Deadly:
 
 
 def test_rows_that_kill_every_worker_are_named(artifact: Artifact) -> None:
-    given = [*parts(3), Part(3, [Deadly()], "rows.jsonl:49-64")]
-    with pytest.raises(Failure) as told:
-        list(answered(Processes(job(artifact("text"))), 2, given))
-    assert str(told.value).startswith("rows.jsonl:49-64: Workers ended 3 times over these rows (exit code 3).")
+    all_parts = [*parts(3), Part(3, [Deadly()], "rows.jsonl:49-64")]
+    with pytest.raises(Failure) as caught:
+        list(answered(Processes(job(artifact("text"))), 2, all_parts))
+    assert str(caught.value).startswith("rows.jsonl:49-64: Workers ended 3 times over these rows (exit code 3).")
 
 
 def test_workers_that_never_begin_are_told(artifact: Artifact) -> None:

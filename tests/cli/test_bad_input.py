@@ -200,8 +200,8 @@ def test_bad_options_are_named(case: str, tersely: Tersely, model_folder: Folder
     rows = tmp_path / "rows.tsv"
     rows.write_text(GOOD)
     words, said = OPTIONS[case]
-    given = [word.format(rows) for word in words]
-    check(tersely("evaluate", "--model_name_or_path", model_folder(), *given), said, tmp_path, {rows})
+    paths = [word.format(rows) for word in words]
+    check(tersely("evaluate", "--model_name_or_path", model_folder(), *paths), said, tmp_path, {rows})
 
 
 def test_head_that_does_not_fit_the_rows_is_said(

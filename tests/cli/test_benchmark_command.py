@@ -67,10 +67,10 @@ def test_table_shows_rows_a_second(tersely: Tersely, artifact_folder: Folder, fi
 
 @pytest.mark.slow
 def test_folders_of_one_name_are_told_apart(tersely: Tersely, artifact_folder: Folder, tmp_path: Path) -> None:
-    one, two = (Path(shutil.copytree(artifact_folder(), tmp_path / name / "best")) for name in ("a", "b"))
-    words: list[Any] = ["benchmark", one, two, *QUICK, "--batch_sizes", "1", "--threads", "1"]
-    cells = tersely(*words, "--engines", "onnxruntime", "--baseline", two, "--json").json["cells"]
-    assert [cell["model"] for cell in cells] == [str(one), str(two)]
+    first, second = (Path(shutil.copytree(artifact_folder(), tmp_path / name / "best")) for name in ("a", "b"))
+    words: list[Any] = ["benchmark", first, second, *QUICK, "--batch_sizes", "1", "--threads", "1"]
+    cells = tersely(*words, "--engines", "onnxruntime", "--baseline", second, "--json").json["cells"]
+    assert [cell["model"] for cell in cells] == [str(first), str(second)]
     assert cells[1]["ratio"] == 1.0
 
 

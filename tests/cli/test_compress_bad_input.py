@@ -370,11 +370,18 @@ def test_bad_model_folder_is_named_before_rows_are_read(
 def test_bad_graph_and_output_are_named_before_rows_are_read(
     tersely: Tersely, own: Place, unwritten: Path, tmp_path: Path
 ) -> None:
-    def refused(**given: Any) -> str:
-        given = {"input_infer_model_path": own.graph, "train_file": unwritten, "output_dir": tmp_path / "out", **given}
-        shown = tersely("compress", "--strategy", "ptq", *(w for name in given for w in (f"--{name}", given[name])))
+    def refused(**keywords: Any) -> str:
+        keywords = {
+            "input_infer_model_path": own.graph,
+            "train_file": unwritten,
+            "output_dir": tmp_path / "out",
+            **keywords,
+        }
+        shown = tersely(
+            "compress", "--strategy", "ptq", *(w for name in keywords for w in (f"--{name}", keywords[name]))
+        )
         with pytest.raises(UserError) as caught:
-            compress(strategy="ptq", **given)
+            compress(strategy="ptq", **keywords)
         caught.value.on_command_line = True
         assert (shown.code, shown.err) == (2, f"tersely: {caught.value}\n")
         return shown.err

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("short_timings")
 
 Folder = Callable[..., Path]
 KINDS = {"SequenceClassification": "text", "TokenClassification": "words", "QuestionAnswering": "question"}
-ASKED: dict[str, Any] = {
+INPUTS: dict[str, Any] = {
     "SequenceClassification": "the dark river",
     "TokenClassification": "the dark river",
     "QuestionAnswering": ("what is the capital", "the dark river"),
@@ -42,14 +42,16 @@ def words(place: Place, output: Path, *more: str | Path) -> list[str | Path]:
     return ["compress", "--input_infer_model_path", place.graph, *files, "--output_dir", output, *default, *more]
 
 
-ONE = ("--engines", "onnxruntime", "--algo_list", "mse")
+ONNXRUNTIME_MSE = ("--engines", "onnxruntime", "--algo_list", "mse")
 
 
 def test_json_is_the_content_of_the_result(tersely: Tersely, place: Place, tmp_path: Path) -> None:
-    shown = tersely(*words(place, tmp_path / "out", "--strategy", "ptq", "--strategy", "dynamic", *ONE, "--json"))
+    shown = tersely(
+        *words(place, tmp_path / "out", "--strategy", "ptq", "--strategy", "dynamic", *ONNXRUNTIME_MSE, "--json")
+    )
     assert shown.code == 0, shown.err
     assert shown.json == json.loads((tmp_path / "out" / "result.json").read_text())
-    assert {one["strategy"] for one in shown.json["candidates"]} == {"ptq", "dynamic"}
+    assert {candidate["strategy"] for candidate in shown.json["candidates"]} == {"ptq", "dynamic"}
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "best",
         "candidates",
@@ -60,7 +62,7 @@ def test_json_is_the_content_of_the_result(tersely: Tersely, place: Place, tmp_p
 
 
 def test_table_says_what_a_stranger_asks(tersely: Tersely, place: Place, tmp_path: Path) -> None:
-    more = ("--test_file", place.test, "--strategy", "dynamic", "--strategy", "ptq", "--sensitivity", *ONE)
+    more = ("--test_file", place.test, "--strategy", "dynamic", "--strategy", "ptq", "--sensitivity", *ONNXRUNTIME_MSE)
     shown = tersely(*words(place, tmp_path / "out", *more))
     assert shown.code == 0, shown.err
     content = json.loads((tmp_path / "out" / "result.json").read_text())
@@ -71,11 +73,11 @@ def test_table_says_what_a_stranger_asks(tersely: Tersely, place: Place, tmp_pat
     assert table["FP32"][1] == "100.00"
     best = table[content["best"]]
     assert best[1] == "(best)"
-    one = next(one for one in content["candidates"] if one["name"] == content["best"])
-    assert best[2] == f"{100 * one['score']:.2f}"
+    candidate = next(candidate for candidate in content["candidates"] if candidate["name"] == content["best"])
+    assert best[2] == f"{100 * candidate['score']:.2f}"
     assert lines[3].startswith(content["best"])  # first after FP32
     for text in (
-        f"Best: {content['best']}, on {one['engine']}.",
+        f"Best: {content['best']}, on {candidate['engine']}.",
         "  not ",
         "  Pareto\n",
         "Pareto *: no other candidate is as good in score, speed and size and better in one of them.",
@@ -90,13 +92,13 @@ def test_table_says_what_a_stranger_asks(tersely: Tersely, place: Place, tmp_pat
     ):
         assert text in shown.out, text
     assert layer_name(0) in shown.out
-    slower = [batch for batch, speed in one["speed_by_batch"].items() if speed["ratio"] < 1]
+    slower = [batch for batch, speed in candidate["speed_by_batch"].items() if speed["ratio"] < 1]
     assert ("Slower than FP32 on this CPU" in shown.out) == bool(slower)
     assert tersely("predict", tmp_path / "out" / "best", stdin="the dark river\n").code == 0
 
 
 def test_gate_fails_with_one_and_writes_everything(tersely: Tersely, place: Place, tmp_path: Path) -> None:
-    gate = ("--weight_quantize_type", "abs_max", "--max_drop", "0", *ONE, "--calibration_rows", "64")
+    gate = ("--weight_quantize_type", "abs_max", "--max_drop", "0", *ONNXRUNTIME_MSE, "--calibration_rows", "64")
     shown = tersely(*words(place, tmp_path / "out", *gate, "--json"))
     assert shown.code == 1
     assert shown.err.splitlines()[-1].startswith(f"tersely: {tmp_path / 'out'}: No candidate keeps the drop to 0.00")
@@ -121,7 +123,7 @@ def test_table_tells_what_was_left_out_and_what_is_the_same(tersely: Tersely, pl
 
 @pytest.mark.slow
 def test_gate_is_met_by_leaving_a_layer_float(tersely: Tersely, place: Place, tmp_path: Path) -> None:
-    gate = ("--weight_quantize_type", "abs_max", "--max_drop", "0.1", *ONE)
+    gate = ("--weight_quantize_type", "abs_max", "--max_drop", "0.1", *ONNXRUNTIME_MSE)
     shown = tersely(*words(place, tmp_path / "out", *gate))
     assert shown.code == 0
     assert "leaving 1 of 4 layers float" in shown.err
@@ -160,7 +162,7 @@ def test_data_set_by_name_needs_no_training_rows(tersely: Tersely, place: Place,
         "--strategy",
         "ptq",
     ]
-    shown = tersely(*command, "--output_dir", tmp_path / "out", *ONE, "--calibration_rows", "8", "--json")
+    shown = tersely(*command, "--output_dir", tmp_path / "out", *ONNXRUNTIME_MSE, "--calibration_rows", "8", "--json")
     assert shown.code == 0, shown.err
     assert shown.json["notes"][0].startswith("There are no training rows: ")
     assert "There are no training rows: " in shown.err
@@ -179,12 +181,12 @@ def test_model_folder_of_each_task(
     shown = tersely(*command, "--output_dir", tmp_path / "out", *more, "--input_dtype", "int32", "--json")
     assert shown.code == 0, shown.err
     assert digests(folder) == before
-    for name in ("best", *(one["path"] for one in shown.json["candidates"])):
+    for name in ("best", *(candidate["path"] for candidate in shown.json["candidates"])):
         manifest = read(tmp_path / "out" / name).manifest
         assert (manifest.input_dtype, manifest.task["max_seq_length"]) == ("int32", 48)
         for engine in ("onnxruntime", "openvino"):
             loaded = runtime.load(tmp_path / "out" / name, engine=engine)
-            assert len(loaded.predict(ASKED[head])) == 1
+            assert len(loaded.predict(INPUTS[head])) == 1
     # With `dynamic` an answer depends on the rows of its batch.
     ptq = next(candidate for candidate in shown.json["candidates"] if candidate["strategy"] == "ptq+embeddings")
     there = ("evaluate", tmp_path / "out" / ptq["path"], "--engine", ptq["engine"])
@@ -202,9 +204,9 @@ def test_model_folder_of_other_families(family: str, tersely: Tersely, tmp_path:
         "--train_file", _texts(tmp_path), "--output_dir", tmp_path / "out", "--json",
     )  # fmt: skip
     assert shown.code == 0, shown.err
-    assert [one["score"] for one in shown.json["candidates"]] == [None] * 4
-    assert min(one["same_answer"] for one in shown.json["candidates"]) > 0.8
-    assert sum(one["precision"] == "int8" for one in shown.json["layers"]) >= 6
+    assert [candidate["score"] for candidate in shown.json["candidates"]] == [None] * 4
+    assert min(candidate["same_answer"] for candidate in shown.json["candidates"]) > 0.8
+    assert sum(layer["precision"] == "int8" for layer in shown.json["layers"]) >= 6
     assert runtime.load(tmp_path / "out" / "best").predict("the dark river")[0].label.startswith("LABEL_")
 
 
@@ -227,24 +229,24 @@ def test_graphs_of_other_exporters(tersely: Tersely, tmp_path: Path) -> None:
     for name in ("torchscript", "fused"):
         shown = tersely(
             "compress", "--model_name_or_path", folder, "--input_infer_model_path", graphs / name, "--strategy", "ptq",
-            "--train_file", _texts(tmp_path), "--output_dir", tmp_path / name, *ONE, "--json",
+            "--train_file", _texts(tmp_path), "--output_dir", tmp_path / name, *ONNXRUNTIME_MSE, "--json",
         )  # fmt: skip
         assert shown.code == 0, shown.err
         assert shown.json["model"] == name
         assert shown.json["fp32"]["sha256"] == before[graphs / f"{name}.onnx"]
-        (one,) = shown.json["candidates"]
-        assert one["same_answer"] > 0.9
+        (candidate,) = shown.json["candidates"]
+        assert candidate["same_answer"] > 0.9
         read(tmp_path / name / "best")
         quantized = {layer["name"] for layer in shown.json["layers"] if layer["precision"] == "int8"}
         # Of 32 wide layers only these have outputs enough, and q, k and v together where they are fused.
         assert {f"bert.encoder.layer.{layer}.intermediate.dense.weight" for layer in range(2)} <= quantized
-        assert all("intermediate" in one or "qkv" in one for one in quantized)
+        assert all("intermediate" in layer_name or "qkv" in layer_name for layer_name in quantized)
     assert digests(folder, graphs) == before
 
 
 @pytest.mark.slow
 def test_command_runs_in_a_process_of_its_own(place: Place, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tersely", *map(str, words(place, tmp_path / "out", *ONE, "--json"))]
+    command = [sys.executable, "-m", "tersely", *map(str, words(place, tmp_path / "out", *ONNXRUNTIME_MSE, "--json"))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == json.loads((tmp_path / "out" / "result.json").read_text())

@@ -40,7 +40,7 @@ SequenceClassification:
 """
 
 
-def test_what_is_typed_wins(understood: Any) -> None:
+def test_the_command_line_wins(understood: Any) -> None:
     words = ["--dataset", "afqmc", "--output_dir", "out"]
     seen, rest, notes = understood(TASK, *words)
     assert (seen["learning_rate"], seen["num_train_epochs"], seen["per_device_train_batch_size"]) == (3e-5, 6.0, 32)
@@ -51,13 +51,13 @@ def test_what_is_typed_wins(understood: Any) -> None:
     assert seen["per_device_eval_batch_size"] == 32
 
 
-def test_lists_that_are_typed_stand_in_the_place_of_the_files(understood: Any) -> None:
+def test_lists_on_the_command_line_replace_those_of_the_file(understood: Any) -> None:
     text = "output_dir: out\nalgo_list: [mse, KL]\nbatch_size_list: 4 8\nstrategy: [ptq, dynabert]\nmax_steps: 9"
     seen, _, _ = understood(text)
     assert (seen["algo_list"], seen["batch_size_list"]) == (["mse", "KL"], ["4", "8"])
     assert (seen["strategy"], seen["max_steps"]) == ([["ptq"], ["dynabert"]], 9)
-    typed = ["--algo_list", "hist", "--strategy", "dynabert+ptq", "--calibration_rows", "64", "--num_train_epochs", "2"]
-    seen, _, notes = understood(text, *typed)
+    flags = ["--algo_list", "hist", "--strategy", "dynabert+ptq", "--calibration_rows", "64", "--num_train_epochs", "2"]
+    seen, _, notes = understood(text, *flags)
     assert (seen["algo_list"], seen["strategy"]) == (["hist"], [["dynabert+ptq"]])
     assert "batch_size_list" not in seen
     assert "max_steps" not in seen
@@ -113,7 +113,7 @@ def test_a_file_runs_the_command(tersely: Tersely, place: Place, tmp_path: Path)
     file.write_text("\n".join([*lines, f"output_dir: {tmp_path / 'out'}"]))
     shown = tersely("compress", "--config", file, "--algo_list", "min_max", "--overwrite_cache", "--json")
     assert shown.code == 0, shown.err
-    assert [one["name"] for one in shown.json["candidates"]] == ["min_max128"]
+    assert [candidate["name"] for candidate in shown.json["candidates"]] == ["min_max128"]
     assert "run.yml: without effect here: learning_rate ('ptq' trains nothing)." in shown.err
     assert "--overwrite_cache has no effect: nothing is cached." in shown.err
     assert json.loads((tmp_path / "out" / "result.json").read_text()) == shown.json

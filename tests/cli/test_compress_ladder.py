@@ -16,7 +16,7 @@ from widths import learnt
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_timings")]
 
-ONE = ("--engines", "onnxruntime", "--algo_list", "mse", "--calibration_rows", "64")
+ONNXRUNTIME_MSE = ("--engines", "onnxruntime", "--algo_list", "mse", "--calibration_rows", "64")
 SETTING = ("--target_batch", "4", "--target_length", "12")
 
 
@@ -41,13 +41,13 @@ def test_run_to_order_ends_with_its_ladder(tersely: Tersely, tmp_path: Path) -> 
     rows = ("--train_file", tmp_path / "train.jsonl", "--eval_file", tmp_path / "dev.jsonl")
     table = latency_table(tmp_path / "table.json", json.loads((model / "config.json").read_text()))
     order = ("--strategy", "ptq", "--strategy", "prune", "--target_speedup", "1.2", "--latency_table", table)
-    shown = tersely("compress", model, *rows, *order, *ONE, *SETTING, "--output_dir", tmp_path / "out")
+    shown = tersely("compress", model, *rows, *order, *ONNXRUNTIME_MSE, *SETTING, "--output_dir", tmp_path / "out")
     assert (tmp_path / "out" / "result.json").is_file(), shown.err
     content = json.loads((tmp_path / "out" / "result.json").read_text())
     assert shown.code == bool(content["target"]["missed"]), shown.err
     ladder = shown.out[shown.out.index("In the order in which it was tried") :].splitlines()
     lines = [line for line in ladder if line.startswith(("ptq", "prune"))]
-    by_name = {one["name"]: one for one in content["candidates"]}
+    by_name = {candidate["name"]: candidate for candidate in content["candidates"]}
     (rung,) = content["rungs"]
     assert {by_name[name]["strategy"] for name in rung["names"]} == {"ptq", "prune"}
     names = {by_name[name]["strategy"]: name for name in rung["names"]}
@@ -58,7 +58,7 @@ def test_run_to_order_ends_with_its_ladder(tersely: Tersely, tmp_path: Path) -> 
     for name in set(by_name) - {content["best"]}:
         assert f"  not {name}" in shown.out
     page = check_reports(tmp_path / "out")
-    assert "What was tried" in [one.text for one in page.all("h2")]
+    assert "What was tried" in [heading.text for heading in page.all("h2")]
     assert content["fp32"]["shape"]["heads"] == [4, 4]
     pruned = content["best"] == names["prune"]
     assert bool(list(page.all("figure", wanted="shape"))) == pruned

@@ -74,8 +74,8 @@ def test_demo_goes_through_everything_and_a_second_run_uses_it_again(
         assert f"\n{name} " in second.out
     assert f"is told in {output / 'compressed' / 'report.html'}" in second.out
     predict, serve = (line.strip() for line in second.out.splitlines() if line.startswith("  "))
-    told = subprocess.run(["bash", "-euc", predict], capture_output=True, text=True, check=True)
-    assert json.loads(told.stdout)["label"] in ("negative", "positive")
+    predicted = subprocess.run(["bash", "-euc", predict], capture_output=True, text=True, check=True)
+    assert json.loads(predicted.stdout)["label"] in ("negative", "positive")
     assert serves(serve)
     other = tersely("demo", "--output_dir", output, "--model_name_or_path", tiny(tmp_path / "other", seed=5))
     assert other.code == 2

@@ -29,10 +29,10 @@ def test_model_folder_becomes_openvinos_own_form_scored_there(
     words: list[Any] = ["export", "--model_name_or_path", model_folder(), "--output_dir", tmp_path / "ir"]
     done = tersely(*words, "--openvino", "--eval_file", files["text"], "--input_dtype", "int32", "--json")
     assert done.code == 0, done.err
-    told = done.json
-    assert (told["graph"], told["score"]["engine"]) == ("openvino_model.xml", "openvino")
+    shown = done.json
+    assert (shown["graph"], shown["score"]["engine"]) == ("openvino_model.xml", "openvino")
     evaluated = tersely("evaluate", "--model_name_or_path", model_folder(), "--eval_file", files["text"], "--json").json
-    assert (told["score"]["value"], told["score"]["rows"]) == (evaluated["score"], evaluated["rows"])
+    assert (shown["score"]["value"], shown["score"]["rows"]) == (evaluated["score"], evaluated["rows"])
     ids = np.random.default_rng(0).integers(5, 100, (3, 9)).astype(np.int32)
     feed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
     compiled = openvino.Core().compile_model(
@@ -80,8 +80,8 @@ def test_what_cannot_be_is_refused_in_one_line(case: str, tersely: Tersely, tmp_
     (tmp_path / "full" / "mine.txt").write_text("mine")
     before = set(tmp_path.rglob("*"))
     words, said = REFUSED[case]
-    typed = [str(tmp_path / "full") if word == "FULL" else word for word in words]
-    done = tersely("export", "--model_name_or_path", folder, "--output_dir", tmp_path / "out", *typed)
+    flags = [str(tmp_path / "full") if word == "FULL" else word for word in words]
+    done = tersely("export", "--model_name_or_path", folder, "--output_dir", tmp_path / "out", *flags)
     assert (done.code, done.out) == (2, "")
     assert said in done.err
     assert done.err.count("\n") == 1

@@ -117,7 +117,7 @@ def test_word_beside_the_flag_is_the_file_of_rows(tersely: Tersely, tmp_path: Pa
 
 
 @pytest.mark.parametrize("shape", ["model_name_or_path: file", "Global: {model_dir: file}"])
-def test_model_that_is_typed_wins_over_the_files(shape: str, tmp_path: Path) -> None:
+def test_model_on_the_command_line_wins_over_that_of_the_file(shape: str, tmp_path: Path) -> None:
     (tmp_path / "a.yml").write_text(f"{shape}\nalgo_list: [mse, KL]\nneftune_noise_alpha: 0.8\n")
     for words, model in (
         ([], "file"),

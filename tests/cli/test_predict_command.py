@@ -61,8 +61,8 @@ def test_words_and_questions_are_answered(tersely: Tersely, model_folder: Folder
     first, second = lines_of(shown.out)
     assert first == second
     assert first["words"] == ["paris", "is", "old"]
-    asked = json.dumps({"question": "what is old", "context": "the old river"})
-    both = f"{asked}\nwhat is old\tthe old river\n"
+    question = json.dumps({"question": "what is old", "context": "the old river"})
+    both = f"{question}\nwhat is old\tthe old river\n"
     first, second = lines_of(tersely("predict", model_folder("QuestionAnswering"), stdin=both).out)
     assert first == second
     assert first["answer"] == "the old river"[first["start"] : first["end"]]  # type: ignore[misc]
@@ -97,9 +97,11 @@ def test_conll_and_squad_files_are_answered(
 
 
 def test_batch_size_changes_no_answer(tersely: Tersely, model_folder: Folder, files: dict[str, Path]) -> None:
-    one, many = (lines_of(tersely("predict", model_folder(), files["text"], "--batch_size", n).out) for n in ("1", "7"))
-    assert [row["label"] for row in one] == [row["label"] for row in many]
-    for first, second in zip(one, many, strict=True):
+    single, many = (
+        lines_of(tersely("predict", model_folder(), files["text"], "--batch_size", n).out) for n in ("1", "7")
+    )
+    assert [row["label"] for row in single] == [row["label"] for row in many]
+    for first, second in zip(single, many, strict=True):
         assert first["scores"] == pytest.approx(second["scores"], abs=3e-6)
 
 

@@ -92,12 +92,12 @@ def test_missing_packages_are_named_with_the_line_that_installs_them(tersely, fo
 
 
 @pytest.mark.parametrize(
-    ("asked", "cores", "given"),
+    ("wanted", "cores", "expected"),
     [((None, None), 1, (1, 1)), ((None, None), 6, (1, 6)), ((None, None), 32, (8, 4)), ((3, None), 2, (3, 1)),
      ((None, 2), 8, (2, 2)), ((2, 3), 64, (2, 3))],
 )  # fmt: skip
-def test_cores_are_shared(asked, cores, given):
-    assert share_cores(*asked, cores=cores) == given
+def test_cores_are_shared(wanted, cores, expected):
+    assert share_cores(*wanted, cores=cores) == expected
 
 
 @pytest.mark.slow

@@ -51,10 +51,15 @@ def test_check_as_json(tersely: Tersely, int8: Path) -> None:
     assert shown.code == 0
     assert shown.json["ok"] is True
     assert shown.json["cpu"] == {"class": cpu().cpu_class, "name": cpu().name}
-    (one,) = shown.json["replays"]
-    assert (one["graph"], one["engine"], one["precision"], one["verdict"]) == (SHARED, "openvino", "int8", "ok")
-    assert one["change"]["within"] is True
-    assert one["change"]["answers"] == 32
+    (replay,) = shown.json["replays"]
+    assert (replay["graph"], replay["engine"], replay["precision"], replay["verdict"]) == (
+        SHARED,
+        "openvino",
+        "int8",
+        "ok",
+    )
+    assert replay["change"]["within"] is True
+    assert replay["change"]["answers"] == 32
 
 
 def test_check_fails_where_predictions_moved_and_says_what_to_do(tersely: Tersely, tmp_path: Path) -> None:
@@ -139,9 +144,9 @@ def test_artifact_of_format_version_1_runs_with_one_line(tersely: Tersely, tmp_p
     }
     shown = tersely(command.split()[0], *words[command])
     assert shown.code == 0
-    told = [line for line in shown.err.splitlines() if "warning" in line.lower()]
+    warnings = [line for line in shown.err.splitlines() if "warning" in line.lower()]
     start = f"tersely: warning: {folder}: The artifact has format version 1: no checksum covers its tersely.json"
-    assert [line.startswith(start) for line in told] == [True]
+    assert [line.startswith(start) for line in warnings] == [True]
 
 
 @pytest.mark.parametrize("command", ["predict", "check", "tune"])

@@ -1,4 +1,4 @@
-"""Products of attention under `auto`: who gets them as integers, that no other graph has them, when they stay float."""
+"""Products of attention under `auto`: which graph has them as integers, that no other has, and when they stay float."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def test_auto_gives_openvino_a_graph_of_its_own_for_exact_sums(compressed: tuple
     )
     assert graphs[STANDARD].cpu_classes == ("all",)
     assert (path / OWN).stat().st_size < 0.5 * (path / STANDARD).stat().st_size  # the weights are shared
-    products = [one for one in content["layers"] if one.get("kind") == "product"]
-    assert [one["precision"] for one in products] == ["int8", "int8"]
+    products = [layer for layer in content["layers"] if layer.get("kind") == "product"]
+    assert [product["precision"] for product in products] == ["int8", "int8"]
     chosen, engine = tersely.runtime.choose(artifact, "openvino")
     assert (chosen.path == OWN) == (not saturates("openvino"))
     assert engine == "openvino"
-    replays = {(one.graph, one.engine): one for one in check(path)}
-    assert {one.verdict for one in replays.values()} == {"ok"}
+    replays = {(replay.graph, replay.engine): replay for replay in check(path)}
+    assert {replay.verdict for replay in replays.values()} == {"ok"}
     assert ((OWN, "openvino") in replays) == (not saturates("openvino"))
 
 

@@ -44,7 +44,7 @@ def run(place: Place, out: Path, said: Said, **options: Any) -> Any:
 def test_a_bare_graph_gets_the_ladder_without_pruning(place: Places, tmp_path: Path) -> None:
     said = Said()
     result = run(place(), tmp_path / "out", said)
-    assert {one.candidate.plan.name for one in result.candidates} == {"ptq+embeddings"}
+    assert {measured.candidate.plan.name for measured in result.candidates} == {"ptq+embeddings"}
     assert result.rungs[0].title == "ptq+embeddings"
     assert any("cannot be pruned" in line for line in said.lines)
     content = json.loads((tmp_path / "out" / "result.json").read_text())
@@ -84,10 +84,10 @@ def test_a_time_in_which_nothing_can_be_made_is_refused(place: Places, tmp_path:
 def test_what_cannot_be_is_refused_before_work(
     options: dict[str, Any], says: str, place: Places, tmp_path: Path
 ) -> None:
-    one = place()
-    given = {"train_file": one.train, "eval_file": one.dev, **options}
-    if given.get("input_infer_model_path"):
-        given["input_infer_model_path"] = one.graph
+    here = place()
+    keywords = {"train_file": here.train, "eval_file": here.dev, **options}
+    if keywords.get("input_infer_model_path"):
+        keywords["input_infer_model_path"] = here.graph
     with pytest.raises(UserError, match=says):
-        tersely.compress(one.folder, output_dir=tmp_path / "out", **given)
+        tersely.compress(here.folder, output_dir=tmp_path / "out", **keywords)
     assert not (tmp_path / "out").exists()

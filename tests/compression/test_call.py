@@ -34,11 +34,11 @@ def test_rows_in_memory_are_taken_as_well_as_files(place: Places, tmp_path: Path
 @pytest.mark.parametrize("name", ["overwrite", "overwrite_output_dir"])
 def test_an_earlier_result_is_replaced_by_both_names(name: str, place: Places, tmp_path: Path) -> None:
     here = place()
-    given = {"input_infer_model_path": here.graph, "strategy": "dynamic", "engines": "onnxruntime"}
+    keywords = {"input_infer_model_path": here.graph, "strategy": "dynamic", "engines": "onnxruntime"}
     for more in ({}, {name: True}):
-        tersely.compress(output_dir=tmp_path / "out", **given, **more)
+        tersely.compress(output_dir=tmp_path / "out", **keywords, **more)
     with pytest.raises(UserError, match=r"finished run.*overwrite\."):
-        tersely.compress(output_dir=tmp_path / "out", **given, **{name: False})
+        tersely.compress(output_dir=tmp_path / "out", **keywords, **{name: False})
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What is told of a changed row: how right each answer is, texts and answers in words; and what a run was asked for."""
+"""What a report says of a changed row: how right each answer is, its text, its answers; and the settings of a run."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def test_classes_labels_and_numbers(
     before, after = classified(task, *logits)
     example = TextExample("text", None, gold)
     assert task.rightness([example, example], [before, after]).tolist() == pytest.approx(expected)
-    told = answered(task, example, before, after, labelled=True)
-    assert told == {"fp32": said[0], "best": said[1], "gold": right_is}
+    answers = answered(task, example, before, after, labelled=True)
+    assert answers == {"fp32": said[0], "best": said[1], "gold": right_is}
     assert "gold" not in answered(task, example, before, after, labelled=False)
 
 
@@ -56,8 +56,8 @@ def test_tags_that_changed_are_told_with_their_words() -> None:
     all_off = Tagged(words, ("O",) * len(words), (1.0,) * len(words), ())
     example = WordsExample(words, gold, " ".join(words))
     assert task.rightness([example] * 3, [plain, one_off, all_off]).tolist() == [len(words), len(words) - 1, 0]
-    told = answered(task, example, plain, one_off, labelled=True)
-    assert told == {"fp32": "w0 B-LOC", "best": "w0 O", "gold": "w0 B-LOC"}
+    answers = answered(task, example, plain, one_off, labelled=True)
+    assert answers == {"fp32": "w0 B-LOC", "best": "w0 O", "gold": "w0 B-LOC"}
     assert answered(task, example, plain, all_off, labelled=False)["best"].endswith(" and 5 more")
 
 
@@ -66,13 +66,13 @@ def test_questions_are_as_right_as_their_score_and_shown_around_the_answer() -> 
     context = "far away " * 100 + "the company moved to Paris in 1998" + " and so on" * 100
     start = context.index("Paris")
     example = QuestionExample("Where?", context, (("Paris", start), ("in Paris", start - 3)))
-    whole, part = Answered("Paris", start, start + 5, 0.9), Answered("Paris in 1998", start, start + 13, 0.8)
-    found = task.rightness([example] * 2, [whole, part])
+    exact, part = Answered("Paris", start, start + 5, 0.9), Answered("Paris in 1998", start, start + 13, 0.8)
+    found = task.rightness([example] * 2, [exact, part])
     assert found[0] == 1
     assert found[1] == pytest.approx(0.8)  # of "in Paris" both words, and one more: 2 · 2/3 · 1 / (2/3 + 1)
-    told = answered(task, example, whole, Answered("", 0, 0, 0.1), labelled=True)
-    assert told == {"fp32": "Paris", "best": "no answer", "gold": "Paris / in Paris"}
-    shown = texts(example, whole)
+    answers = answered(task, example, exact, Answered("", 0, 0, 0.1), labelled=True)
+    assert answers == {"fp32": "Paris", "best": "no answer", "gold": "Paris / in Paris"}
+    shown = texts(example, exact)
     assert shown["question"] == "Where?"
     assert "Paris" in shown["context"]
     assert len(shown["context"]) <= LONGEST + 2
@@ -95,12 +95,12 @@ def test_settings_are_plain_and_hold_no_access_token() -> None:
         "model", "out", Data(), options, {"seed", "strategy"}, training={"hub_token": "secret", "max_steps": 3},
         command=["tersely", "compress", "--hub_token", "secret", "--seed", "7", "--eval_file", "my file.tsv"],
     )  # fmt: skip
-    told = request.settings(Data(train=rows))
-    assert json.loads(json.dumps(told)) == told
-    assert "secret" not in json.dumps(told)
-    assert told["command"].endswith("--seed 7 --eval_file 'my file.tsv'")
-    assert told["options"]["width_mult_list"] == ["3/4", "1/2"]
-    again = CompressOptions(**{name: value for name, value in told["options"].items() if value is not None})
+    settings = request.settings(Data(train=rows))
+    assert json.loads(json.dumps(settings)) == settings
+    assert "secret" not in json.dumps(settings)
+    assert settings["command"].endswith("--seed 7 --eval_file 'my file.tsv'")
+    assert settings["options"]["width_mult_list"] == ["3/4", "1/2"]
+    again = CompressOptions(**{name: value for name, value in settings["options"].items() if value is not None})
     assert again == options
-    assert (told["given"], told["training"]["max_steps"]) == (["seed", "strategy"], 3)
-    assert told["packages"]["numpy"] == np.__version__
+    assert (settings["given"], settings["training"]["max_steps"]) == (["seed", "strategy"], 3)
+    assert settings["packages"]["numpy"] == np.__version__

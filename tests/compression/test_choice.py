@@ -60,8 +60,8 @@ def chosen(*candidates: Measured) -> Choice:
 def plain_choice(candidates: Sequence[Measured]) -> tuple[str, set[str]] | None:
     """The rule word for word, with rows drawn and averaged anew; None where an interval's edge is too near 0."""
     random = np.random.default_rng(11)
-    answers = {one.name: one.statistics[:, 0] for one in candidates if one.statistics is not None}
-    faithful = {one.name: one.fidelity for one in candidates}
+    answers = {measured.name: measured.statistics[:, 0] for measured in candidates if measured.statistics is not None}
+    faithful = {measured.name: measured.fidelity for measured in candidates}
     top = sorted(answers, key=lambda name: (-answers[name].mean(), -faithful[name], name))[0]
     holding = []
     for name, rows in answers.items():
@@ -76,11 +76,11 @@ def plain_choice(candidates: Sequence[Measured]) -> tuple[str, set[str]] | None:
     if not eligible:
         limit = max(faithful[name] for name in holding) - 0.0100001
         eligible = {name for name in holding if faithful[name] >= limit}
-    rest = [one for one in candidates if one.name in eligible]
-    fastest = max(one.speed[1][0] for one in rest)
-    first = [one for one in rest if fastest / one.speed[1][0] < 1.05]
-    smallest = min(one.size for one in first)
-    return min(one.name for one in first if one.size == smallest), eligible
+    rest = [measured for measured in candidates if measured.name in eligible]
+    fastest = max(measured.speed[1][0] for measured in rest)
+    first = [measured for measured in rest if fastest / measured.speed[1][0] < 1.05]
+    smallest = min(measured.size for measured in first)
+    return min(measured.name for measured in first if measured.size == smallest), eligible
 
 
 def test_choice_equals_the_plain_rule() -> None:
@@ -108,7 +108,7 @@ def test_choice_equals_the_plain_rule() -> None:
         got = chosen(*candidates)
         assert (got.best, set(got.eligible)) == expected
         narrowed += len(got.eligible) < len(candidates)
-        assert set(got.reasons) == {one.name for one in candidates} - {got.best}
+        assert set(got.reasons) == {measured.name for measured in candidates} - {got.best}
         shuffled = [candidates[i] for i in random.permutation(len(candidates))]
         assert chosen(*shuffled) == got
     assert compared > 25
@@ -116,8 +116,8 @@ def test_choice_equals_the_plain_rule() -> None:
 
 
 def test_one_candidate_is_the_best_whatever_it_is() -> None:
-    for one in (made("a"), made("a", statistics=right(0.0), fidelity=0.1), made("a", speed=None)):
-        assert chosen(one) == Choice("a", ("a",), {}, "There is one candidate.")
+    for measured in (made("a"), made("a", statistics=right(0.0), fidelity=0.1), made("a", speed=None)):
+        assert chosen(measured) == Choice("a", ("a",), {}, "There is one candidate.")
 
 
 def test_score_that_fell_beyond_its_interval_loses_though_faster() -> None:
@@ -221,7 +221,7 @@ def test_nonsense_is_refused() -> None:
 
 def test_few_candidates_are_all_finalists() -> None:
     few = [made(f"c{i}", fidelity=0.5 + i / 100) for i in range(6)]
-    assert set(screen(few)) == {one.name for one in few}
+    assert set(screen(few)) == {measured.name for measured in few}
 
 
 def test_of_many_the_most_faithful_and_the_best_of_each_strategy_stay() -> None:
@@ -237,12 +237,12 @@ def test_of_many_the_most_faithful_and_the_best_of_each_strategy_stay() -> None:
         for i in range(30)
     ]
     kept = screen(many)
-    by_rank = {one.name: (one.fidelity, -one.logit_change) for one in many}
-    top = sorted(many, key=lambda one: by_rank[one.name], reverse=True)
-    assert {one.name for one in top[:4]} <= set(kept)
+    by_rank = {measured.name: (measured.fidelity, -measured.logit_change) for measured in many}
+    top = sorted(many, key=lambda measured: by_rank[measured.name], reverse=True)
+    assert {measured.name for measured in top[:4]} <= set(kept)
     for strategy in strategies:
-        own = [one for one in many if one.candidate.plan.name == strategy]
-        assert max(own, key=lambda one: by_rank[one.name]).name in kept
+        own = [measured for measured in many if measured.candidate.plan.name == strategy]
+        assert max(own, key=lambda measured: by_rank[measured.name]).name in kept
     assert len(kept) <= 6
     assert screen(many[::-1]) == kept
 

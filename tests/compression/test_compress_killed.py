@@ -1,4 +1,4 @@
-"""`compress` killed at random moments: what is there afterwards is whole and right, or is not there."""
+"""`compress` killed at random moments: what is there afterwards is complete and right, or is not there."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from tersely.strategy import parse_all
 NAMES = [field.name for field in dataclasses.fields(CompressOptions)]
 
 
-def typed(*words: str) -> tuple[CompressOptions, frozenset[str]]:
+def parsed(*words: str) -> tuple[CompressOptions, frozenset[str]]:
     parser = Parser(prog="tersely compress", allow_abbrev=False)
     parser.add_argument("--model_name_or_path")
     add_options(parser, CompressOptions)
@@ -30,8 +30,8 @@ def typed(*words: str) -> tuple[CompressOptions, frozenset[str]]:
 
 
 def checked(*words: str, **more: Any) -> None:
-    options, given = typed(*words)
-    check(options, options.plans(), given, **more)
+    options, named = parsed(*words)
+    check(options, options.plans(), named, **more)
 
 
 def refused(*words: str, **more: Any) -> str:
@@ -42,9 +42,9 @@ def refused(*words: str, **more: Any) -> str:
     return str(caught.value)
 
 
-def test_defaults_are_those_of_the_specification() -> None:
-    options, given = typed()
-    assert given == frozenset()
+def test_defaults_of_every_option() -> None:
+    options, named = parsed()
+    assert named == frozenset()
     assert dataclasses.asdict(options) == {
         "strategy": ("dynabert+ptq",),
         "target_speedup": None,
@@ -88,7 +88,7 @@ def test_defaults_are_those_of_the_specification() -> None:
         "seed": 42,
         "input_infer_model_path": None,
     }
-    check(options, options.plans(), given)
+    check(options, options.plans(), named)
 
 
 def test_every_option_has_a_reader_a_flag_and_help() -> None:
@@ -122,14 +122,14 @@ def test_every_option_has_a_reader_a_flag_and_help() -> None:
     ],
 )
 def test_flags_are_read_and_known_as_given(words: str, name: str, value: Any) -> None:
-    options, given = typed(*words.split())
+    options, named = parsed(*words.split())
     assert getattr(options, name) == value
-    assert given == {name}
-    check(options, options.plans(), given)
+    assert named == {name}
+    check(options, options.plans(), named)
 
 
 def test_flag_set_to_its_default_counts_as_given() -> None:
-    assert typed("--calibration_rows", "128")[1] == {"calibration_rows"}
+    assert parsed("--calibration_rows", "128")[1] == {"calibration_rows"}
 
 
 @pytest.mark.parametrize(

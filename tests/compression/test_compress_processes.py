@@ -59,8 +59,8 @@ def two(*words: str | Path) -> list[tuple[int, str, str]]:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     both = [start(*words, RANK=str(i), LOCAL_RANK=str(i), WORLD_SIZE="2", MASTER_PORT=port) for i in range(2)]
-    said = [heard(one) for one in both]
-    return [(one.returncode, *texts) for one, texts in zip(both, said, strict=True)]
+    said = [heard(process) for process in both]
+    return [(process.returncode, *texts) for process, texts in zip(both, said, strict=True)]
 
 
 @pytest.mark.parametrize("strategy", ["dynabert", pytest.param("dynabert+qat", marks=pytest.mark.long)])
@@ -97,11 +97,11 @@ def test_script_with_functions_of_its_own_ends_alike_on_both(
     child = start(*TORCHRUN, SCRIPT, folder(tmp_path / "model", layers=1), tmp_path / "out", *strategies)
     _, err = heard(child)
     assert child.returncode == 0, err[-3000:]
-    one, other = (json.loads((tmp_path / f"told-{rank}.json").read_text()) for rank in range(2))
-    assert one == other
-    assert one["untouched"]
-    assert one["metric"] == "custom_evaluate"
-    assert set(one["scores"]) == made
+    first, other = (json.loads((tmp_path / f"told-{rank}.json").read_text()) for rank in range(2))
+    assert first == other
+    assert first["untouched"]
+    assert first["metric"] == "custom_evaluate"
+    assert set(first["scores"]) == made
     there = {path.name for path in (tmp_path / "out").iterdir()}
     assert there - {"torch"} == {"best", "candidates", "report.html", "report.md", "result.json"}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "out", "told-0.json", "told-1.json"]
@@ -117,7 +117,7 @@ def test_a_refusal_is_told_once_and_ends_both(model: Path, tmp_path: Path) -> No
 
 
 def test_an_error_inside_a_training_ends_both(model: Path, tmp_path: Path) -> None:
-    """Weights that are no numbers after the training: found on every process, told by one."""
+    """Weights that are no numbers after the training: found on every process, reported by one."""
     rate = ("--strategy", "qat", "--learning_rate", "1e30", "--max_grad_norm", "1e30")
     first, second = two(TERSELY, *command(model, tmp_path / "out", 4, *rate))
     assert first[0] == second[0] != 0

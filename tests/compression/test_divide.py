@@ -33,9 +33,11 @@ class Seen:
 
 @pytest.fixture
 def divide(encoder_of: Callable[[str], Any]) -> Divide:
-    def run(task: Any = TASK, **given: Any) -> Seen:
-        data = Data(given.pop("train", None), given.pop("evaluation", None), given.pop("test", None), Columns())
-        options = CompressOptions(**{"strategy": "ptq", **given})
+    def run(task: Any = TASK, **keywords: Any) -> Seen:
+        data = Data(
+            keywords.pop("train", None), keywords.pop("evaluation", None), keywords.pop("test", None), Columns()
+        )
+        options = CompressOptions(**{"strategy": "ptq", **keywords})
         divided = divide_rows(data, task, options, options.plans())
         return Seen(divided, divided.encode(task, encoder_of("bert")))
 
@@ -125,8 +127,8 @@ def test_a_search_and_those_that_judge_it_share_no_eval_rows() -> None:
     few = divide_rows(Data(numbered(300), numbered(399, 1)), TASK, options, options.plans())
     assert (len(few.search), len(few.scoring)) == (0, 399)
     assert "fewer than 400" in " ".join(few.notes)
-    asked = CompressOptions(strategy="prune", target_speedup=2)  # nothing is looked for
-    assert not divide_rows(Data(numbered(300), numbered(500, 1)), TASK, asked, asked.plans()).search
+    options = CompressOptions(strategy="prune", target_speedup=2)  # nothing is looked for
+    assert not divide_rows(Data(numbered(300), numbered(500, 1)), TASK, options, options.plans()).search
 
 
 def test_lone_dynamic_needs_no_rows(divide: Divide) -> None:
@@ -151,7 +153,7 @@ def test_training_rows_without_eval_rows_show_how_far_answers_move(divide: Divid
 
 def test_same_seed_draws_the_same_rows_and_another_others(divide: Divide, spelled: Spelled) -> None:
     drawn = (divide(train=numbered(600), evaluation=numbered(9), seed=seed) for seed in (1, 1, 2))
-    first, second, third = (spelled(one)[0] for one in drawn)
+    first, second, third = (spelled(divided)[0] for divided in drawn)
     assert first == second
     assert first != third
 
@@ -167,8 +169,8 @@ def test_sets_nest_and_end_with_their_rows(divide: Divide) -> None:
 def test_windows_of_a_row_stay_together(divide: Divide) -> None:
     task = QuestionAnswering(max_seq_length=24, doc_stride=4)
     context = " ".join(["paris is the capital of france"] * 6)
-    asked = [{"question": "what", "context": context, "answers": [{"text": "paris", "answer_start": 0}]}] * 30
-    divided = divide(task, train=from_dataset(asked), evaluation=from_dataset(asked[:5]), calibration_rows=10)
+    questions = [{"question": "what", "context": context, "answers": [{"text": "paris", "answer_start": 0}]}] * 30
+    divided = divide(task, train=from_dataset(questions), evaluation=from_dataset(questions[:5]), calibration_rows=10)
     assert divided.samples is not None
     windows = len(divided.samples.features)
     assert windows > 10

@@ -58,8 +58,8 @@ def test_products_are_those_of_whole_numbers(bias: bool, tmp_path: Path) -> None
     codes = np.clip(np.rint(x / step) + zero, 0, 255).astype(np.int64)
     expected = (codes - int(zero)) @ weight.astype(np.int64) * (step * scales).astype(np.float64)
     expected = expected + (shift if bias else 0) + (weight * scales.astype(np.float64)).sum()
-    given = engines.load("onnxruntime", tmp_path / "new" / "exact.onnx").run({"input_ids": x})[0]
-    np.testing.assert_allclose(given, expected, rtol=1e-5, atol=1e-4)
+    logits = engines.load("onnxruntime", tmp_path / "new" / "exact.onnx").run({"input_ids": x})[0]
+    np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-4)
 
 
 def test_full_weights_are_scored_as_the_cpus_they_are_for_would(place: Places, tmp_path: Path) -> None:
@@ -69,13 +69,13 @@ def test_full_weights_are_scored_as_the_cpus_they_are_for_would(place: Places, t
         input_infer_model_path=str(here.graph), train_file=here.train, eval_file=here.dev, output_dir=tmp_path / "out",
         cpu_classes="vnni", engines="onnxruntime", algo_list="mse", strategy=["ptq", "dynamic"],
     )  # fmt: skip
-    assert {one.emulated for one in result.candidates} == {saturates("onnxruntime")}
+    assert {measured.emulated for measured in result.candidates} == {saturates("onnxruntime")}
     assert result.best.candidate.quant_map.cpu_classes == ("amx", "vnni")
-    assert min(one.score.value for one in result.candidates if one.score) > 0.95
+    assert min(measured.score.value for measured in result.candidates if measured.score) > 0.95
     artifact = read(result.path)
     probe = read_probe(artifact)
     graph = artifact.path("onnx/model_onnxruntime.onnx")
     exact = engines.load("onnxruntime", write_emulated(graph, tmp_path / "exact.onnx"))
-    told, emulated = probe.logits["int8_onnxruntime"], run(exact, probe.features, probe.pad_id, batch_size=8)
-    for one, other in zip(told, emulated, strict=True):
-        np.testing.assert_allclose(one[: len(other)], other, atol=1e-3)
+    stored, emulated = probe.logits["int8_onnxruntime"], run(exact, probe.features, probe.pad_id, batch_size=8)
+    for logits, other in zip(stored, emulated, strict=True):
+        np.testing.assert_allclose(logits[: len(other)], other, atol=1e-3)

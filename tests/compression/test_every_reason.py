@@ -1,4 +1,4 @@
-"""Every candidate that is not the best is told why, whatever its model, its drop and what is preferred."""
+"""Every candidate that is not the best has a reason, whatever its model, its drop and what is preferred."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_every_other_candidate_has_a_reason(prefer: str, scored: bool) -> None:
     for _ in range(12):
         names = [f"c{i}" for i in range(random.integers(2, 7))]
         candidates = [drawn(random, name, str(random.choice(["own", "a", "b"])), scored=scored) for name in names]
-        models += len({one.candidate.parent.digest for one in candidates}) > 1
+        models += len({measured.candidate.parent.digest for measured in candidates}) > 1
         for limit, bounded in ((None, True), (None, False), *([(0.005, True), (-0.5, True)] if scored else [])):
             found = choose(candidates, ACCURACY, limit, prefer=prefer, bounded=bounded)
             assert set(found.reasons) == set(names) - {found.best}

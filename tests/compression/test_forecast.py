@@ -1,4 +1,4 @@
-"""What a run says of its time: guesses that learn from what was done, and the clock of the whole."""
+"""What a run says of its time: guesses that learn from what was done, and the clock of the run."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def forecast(**fields: object) -> Forecast:
 
 def test_tables_and_scores_count_once_and_each_speed_up_by_itself() -> None:
     first = forecast()
-    one, three = first.rung(PRUNED), first.rung(PRUNED, 3)
-    assert first.rung(PLAIN) < one < three < 3 * one
-    each = (three - one) / 2
-    first.note(PRUNED, one)
-    assert first.rung(PRUNED) == one  # what it took, not what was guessed
+    single, three = first.rung(PRUNED), first.rung(PRUNED, 3)
+    assert first.rung(PLAIN) < single < three < 3 * single
+    each = (three - single) / 2
+    first.note(PRUNED, single)
+    assert first.rung(PRUNED) == single  # what it took, not what was guessed
     again = forecast(measured_before=True)
     assert again.rung(PRUNED) == pytest.approx(each)
 

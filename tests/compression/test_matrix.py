@@ -64,7 +64,7 @@ Case = tuple[Plan, str]
 
 
 def matrix() -> list[Case]:
-    """Every strategy that the specification allows with every task."""
+    """Every strategy that can be asked for, with every task."""
     chosen = ([step for step in steps if step] for steps in product(*CHOICES.values()))
     return [(parse("+".join(steps)), kind) for steps in chosen if steps for kind in KINDS]
 
@@ -77,24 +77,24 @@ def pairs(case: Case) -> set[frozenset[tuple[str, str]]]:
 
 
 def covering(cases: Sequence[Case]) -> list[Case]:
-    """Some of the cases with all the pairs of all of them: the one with the most new ones, again and again."""
+    """Cases that together hold every pair: the case with the most new pairs is added, again and again."""
     missing, found = set().union(*map(pairs, cases)), []
     while missing:
-        # Of equal ones the shorter: steps cost time.
+        # Of equal cases the shorter strategy: steps cost time.
         best = max(cases, key=lambda case: (len(pairs(case) & missing), -len(case[0].steps)))
         found.append(best)
         missing -= pairs(best)
     return found
 
 
-def test_matrix_is_that_of_the_specification_and_its_part_has_all_pairs() -> None:
+def test_matrix_has_every_strategy_and_its_part_has_all_pairs() -> None:
     everything, some = matrix(), covering(matrix())
     assert len({plan for plan, _ in everything}) == 2 ** len(PRUNERS) * (1 + len(QUANTIZERS)) * 2 - 1
     assert {step for plan, _ in everything for step in plan.steps} == {*STEPS}
     assert set().union(*map(pairs, some)) == set().union(*map(pairs, everything))
     assert len(some) < len(everything) / 4
     for quantizer, kind in product(QUANTIZERS, KINDS):
-        assert any(plan.quantizer == quantizer and one == kind for plan, one in some)
+        assert any(plan.quantizer == quantizer and other == kind for plan, other in some)
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def has_widths(plan: Plan) -> bool:
     return "dynabert" in plan.steps and "prune" not in plan.steps
 
 
-def run(given: dict[str, Any], kind: str, plans: Iterable[Plan], output: Path) -> None:
+def run(model: dict[str, Any], kind: str, plans: Iterable[Plan], output: Path) -> None:
     """Compress; everything that was asked for is there, loads and answers."""
     plans = tuple(plans)
     steps = {step for plan in plans for step in plan.steps}
@@ -132,15 +132,15 @@ def run(given: dict[str, Any], kind: str, plans: Iterable[Plan], output: Path) -
     options |= {"algo_list": "min_max", "calibration_rows": 8} if {"ptq", "qat"} & steps else {}
     options |= {"importance_rows": 8} if any(has_widths(plan) for plan in plans) else {}
     options |= {"target_speedup": 1.01, "target_length": 12, "target_batch": 2} if "prune" in steps else {}
-    result = tersely.compress(**given, output_dir=output, strategy=[plan.name for plan in plans], **options)
+    result = tersely.compress(**model, output_dir=output, strategy=[plan.name for plan in plans], **options)
     content = json.loads((output / "result.json").read_text())
     check_reports(output)
     widths = {plan: "width_mult_0.75" if has_widths(plan) else "speedup_1.01" for plan in plans}
     names = {plan.candidate("min_max", "8", width=width) for plan, width in widths.items()}
-    assert {one["name"] for one in content["candidates"]} | {*content["same"]} == names
-    for one in content["candidates"]:
-        assert one["score"] is not None
-        (answer,) = runtime.load(output / one["path"]).predict([KINDS[kind].ask])
+    assert {candidate["name"] for candidate in content["candidates"]} | {*content["same"]} == names
+    for candidate in content["candidates"]:
+        assert candidate["score"] is not None
+        (answer,) = runtime.load(output / candidate["path"]).predict([KINDS[kind].ask])
         assert answer is not None
     (answer,) = runtime.load(result.path).predict([KINDS[kind].ask])
     assert answer is not None
@@ -154,7 +154,7 @@ QUICK = ("single", "token_classification", "question_answering")
 @pytest.mark.usefixtures("short_timings")
 @pytest.mark.parametrize("kind", QUICK)
 def test_each_two_choices_work_together(kind: str, built: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
-    plans = [plan for plan, one in covering([pair for pair in matrix() if pair[1] in QUICK]) if one == kind]
+    plans = [plan for plan, other in covering([pair for pair in matrix() if pair[1] in QUICK]) if other == kind]
     run(built(kind), kind, plans, tmp_path / "out")
 
 
@@ -164,4 +164,4 @@ def test_every_strategy_works_on_every_task(
     kind: str, family: str, built: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tersely.compression.choice.MANY", len(matrix()))  # none is written off
-    run(built(kind, family), kind, [plan for plan, one in matrix() if one == kind], tmp_path / "out")
+    run(built(kind, family), kind, [plan for plan, other in matrix() if other == kind], tmp_path / "out")

@@ -1,4 +1,4 @@
-"""The output folder: whole or not at all, also when killed between any two steps; what others wrote stays."""
+"""The output folder: complete or not there, also when killed between any two steps; what others wrote stays."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def run(
     damaged: bool = False,
     pruned: bool = False,
 ) -> Path:
-    """A whole run, or one that stops before publication or, damaged, in the midst of it."""
+    """A complete run, or one that stops before publication or, damaged, in the midst of it."""
     with OutputFolder(place, overwrite=overwrite) as output:
         content = fill(output, text, pruned)
         if stop is not None:
@@ -63,12 +63,12 @@ def run(
 
 
 def reports(text: str) -> dict[str, str]:
-    """Small ones, with the marks by which they are known."""
+    """Small reports with the marks by which tersely recognizes its own."""
     head = '<meta name="generator" content="tersely report">'
     return {"report.html": f"{head}{text}", "report.md": f"<!-- tersely report -->{text}"}
 
 
-def is_whole(place: Path, text: str) -> bool:
+def is_complete(place: Path, text: str) -> bool:
     read(place / "best")
     read(place / "candidates" / text)
     found = json.loads((place / RESULT).read_text())["best"]
@@ -79,7 +79,7 @@ def is_whole(place: Path, text: str) -> bool:
 def test_parts_appear_and_nothing_else(tmp_path: Path) -> None:
     place = run(tmp_path / "deep" / "out")
     assert names(place) == BARE
-    assert is_whole(place, "new")
+    assert is_complete(place, "new")
 
 
 def test_other_files_are_untouched_and_the_folder_may_be_the_present_one(
@@ -91,7 +91,7 @@ def test_other_files_are_untouched_and_the_folder_may_be_the_present_one(
     monkeypatch.chdir(tmp_path)
     run(Path())
     run(Path("./"), "newer", overwrite=True)
-    assert is_whole(tmp_path, "newer")
+    assert is_complete(tmp_path, "newer")
     assert names(tmp_path) == sorted([*BARE, "mine", ".hidden"])
     assert (tmp_path / "mine" / "notes.txt").read_text() == "precious"
 
@@ -100,9 +100,9 @@ def test_finished_run_is_refused_unless_told_to_overwrite(tmp_path: Path) -> Non
     place = run(tmp_path / "out", "old")
     with pytest.raises(UserError, match=r"holds a finished run.*overwrite"):
         OutputFolder(place)
-    assert is_whole(place, "old")
+    assert is_complete(place, "old")
     run(place, "new", overwrite=True)
-    assert is_whole(place, "new")
+    assert is_complete(place, "new")
     assert names(place) == BARE
 
 
@@ -146,7 +146,7 @@ def test_artifact_of_another_command_is_not_replaced_unasked(tmp_path: Path) -> 
     with pytest.raises(UserError, match="holds 'best' already"):
         OutputFolder(tmp_path)
     run(tmp_path, overwrite=True)
-    assert is_whole(tmp_path, "new")
+    assert is_complete(tmp_path, "new")
 
 
 @pytest.mark.parametrize(
@@ -176,10 +176,10 @@ def test_failed_overwrite_keeps_the_old_result(tmp_path: Path) -> None:
     place = run(tmp_path / "out", "old")
     with pytest.raises(ZeroDivisionError):
         run(place, overwrite=True, stop=ZeroDivisionError())
-    assert is_whole(place, "old")
+    assert is_complete(place, "old")
     with pytest.raises(Failure, match="Writing failed"):
         run(place, overwrite=True, damaged=True)
-    assert is_whole(place, "old")
+    assert is_complete(place, "old")
     assert names(place) == BARE
 
 
@@ -215,15 +215,15 @@ def test_killed_between_any_two_renames_leaves_the_old_run_or_none(there: bool, 
             break
         OutputFolder(place, overwrite=there)  # what the next start does first
         if there:
-            assert is_whole(place, "old")
+            assert is_complete(place, "old")
             assert names(place) == BARE
         else:
             assert names(place) == []
         run(place, "newer", overwrite=there)
-        assert is_whole(place, "newer")
+        assert is_complete(place, "newer")
         steps += 1
     assert steps == (10 if there else 5)
-    assert is_whole(place, "new")
+    assert is_complete(place, "new")
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["over plain", "over pruned"])
@@ -239,7 +239,7 @@ def test_killed_run_brings_back_pruned_models_and_leaves_none_of_its_own(old: bo
         assert tree(place) == before
         steps += 1
     assert steps == 10 + old + new
-    assert is_whole(place, "new")
+    assert is_complete(place, "new")
     assert names(place) == (sorted(PARTS) if new else BARE)
     assert not new or names(place / "torch") == ["new"]
 
@@ -263,7 +263,7 @@ def test_killed_while_undoing_is_undone_the_next_time(tmp_path: Path) -> None:
         assert killed_at(9, place, overwrite=True)  # new folders in place, old ones aside, no result
         killed_at(second, place, overwrite=True)  # the first renames of this one undo
         OutputFolder(place, overwrite=True)
-        assert is_whole(place, "old") or is_whole(place, "new")
+        assert is_complete(place, "old") or is_complete(place, "new")
         assert names(place) == BARE
 
 
@@ -273,7 +273,7 @@ def test_two_runs_do_not_write_to_one_folder(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=r"Another run is writing.*Wait for it, or choose another"):
             OutputFolder(tmp_path, overwrite=True)
         first.publish({"tersely_version": "0", "best": "new", "candidates": []}, reports("new"))
-    assert is_whole(tmp_path, "new")
+    assert is_complete(tmp_path, "new")
 
 
 def wrapped(error: Exception, by: Exception) -> Exception:

@@ -1,7 +1,7 @@
-"""The promises that stand at the top of the specification, one section each: a test here breaks when one does.
+"""The promises of the library, one section each: a test here fails when a promise is broken.
 
-What is shown elsewhere: which mistakes are told, and how (`cli/test_compress_bad_input.py`,
-`test_pruning_bad_input.py`); scores against independent references (`trainer/test_compress_live.py`); folders that
+What is shown elsewhere: which mistakes are refused, and in which words (`cli/test_compress_bad_input.py`,
+`test_pruning_bad_input.py`); scores against independent references (`paddle_api/test_compress_live.py`); folders that
 appear whole or not at all (`test_compress_killed.py`, `test_pruned_killed.py`, `test_output.py`).
 """
 
@@ -118,7 +118,7 @@ def world() -> dict[str, Any]:
 
 
 def _classes(module: Any) -> list[type]:
-    return [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__]
+    return [value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__]
 
 
 def _accelerate() -> dict[str, Any]:
@@ -168,16 +168,16 @@ def live(tmp_path_factory: pytest.TempPathFactory, reads: set[str], timings: Non
     model.bert.embeddings.requires_grad_(False)
     model.register_forward_hook(lambda *_: None)
     rows = classified(tokenizer, 40)
-    asked = ["dynabert+qat+embeddings", "ptq"]
-    args = arguments(place / "out", asked, **TRAINING, calibration_rows=8, importance_rows=8)
-    one = trainer(
+    strategies = ["dynabert+qat+embeddings", "ptq"]
+    args = arguments(place / "out", strategies, **TRAINING, calibration_rows=8, importance_rows=8)
+    live_trainer = trainer(
         model, args, tokenizer=tokenizer, data_collator=DataCollatorWithPadding(tokenizer),
         train_dataset=rows[:20], eval_dataset=rows[20:],
     )  # fmt: skip
     model(input_ids=torch.tensor([rows[0]["input_ids"]])).logits.sum().backward()  # gradients are the user's too
     before = {"world": world(), "model": state_of(model), "files": digests(place / "model"), "rows": repr(rows)}
     reads.clear()
-    result = one.compress()
+    result = live_trainer.compress()
     after = {"world": world(), "model": state_of(model), "files": digests(place / "model"), "rows": repr(rows)}
     return Ran(result, {"dynabert", "qat", "embeddings", "ptq"}, set(reads), before, after)
 
@@ -213,13 +213,13 @@ class TestNoOptionIsASilentNoOp:
     def test_what_has_no_effect_on_a_strategy_is_refused_by_name(self, plan: Plan) -> None:
         for name, value in OTHER.items():
             needed = {"target_speedup": 2} if "prune" in plan.steps else {}
-            asked = CompressOptions(strategy=plan.name, **{**needed, name: value})
+            options = CompressOptions(strategy=plan.name, **{**needed, name: value})
             shaped = {"width_mult_list", "depth_mult_list", "importance", "importance_rows"}
             if EFFECTIVE[name] & {*plan.steps} and not ("prune" in plan.steps and name in shaped):
-                check(asked, (plan,), {name})
+                check(options, (plan,), {name})
             else:
                 with pytest.raises(UserError, match=f"'{name}' option .*has no effect with the strategy"):
-                    check(asked, (plan,), {name})
+                    check(options, (plan,), {name})
         if {"dynabert", "qat"} & {*plan.steps}:
             check_training({"learning_rate": 1e-4}, (plan,))
         else:
@@ -228,15 +228,15 @@ class TestNoOptionIsASilentNoOp:
 
     @pytest.mark.parametrize("plan", strategies(), ids=lambda plan: plan.name)
     def test_rows_without_labels_that_nothing_looks_at_are_refused(self, plan: Plan) -> None:
-        """Beside training rows those calibrate."""
+        """Where there are training rows, those calibrate for `ptq`."""
         needed = {"target_speedup": 2} if "prune" in plan.steps else {}
-        asked, looks = CompressOptions(strategy=plan.name, **needed), {"prune_embeddings", "prune", "dynabert", "qat"}
+        options, looks = CompressOptions(strategy=plan.name, **needed), {"prune_embeddings", "prune", "dynabert", "qat"}
         for train, takers in ((True, looks), (False, looks | {"ptq"})):
             if takers & {*plan.steps}:
-                check_unlabelled(asked, (plan,), train=train)
+                check_unlabelled(options, (plan,), train=train)
             else:
                 with pytest.raises(UserError, match="'unlabelled_file' option has no effect with the strategy"):
-                    check_unlabelled(asked, (plan,), train=train)
+                    check_unlabelled(options, (plan,), train=train)
 
     def test_what_is_taken_is_read_by_more_than_the_checks(self, ran: Ran) -> None:
         effective = {name for name, steps in EFFECTIVE.items() if steps & ran.steps}
@@ -246,7 +246,7 @@ class TestNoOptionIsASilentNoOp:
 class TestEverythingIsCheckedFirst:
     @pytest.fixture(autouse=True)
     def _no_step(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A wire that trips: none of these runs may come to its training."""
+        """Fails the test if a run comes to its training: none of these may."""
 
         def tripped(*_: Any, **__: Any) -> None:
             raise AssertionError("a training began")
@@ -269,11 +269,11 @@ class TestEverythingIsCheckedFirst:
         place = tiny(tmp_path / "data" / "model", hidden=64, id2label={0: "bad", 1: "good"})
         (tmp_path / "data" / "torn").with_suffix(".tsv").write_text("text\tlabel\nthe river\n")
         tsv(tmp_path / "data" / "other.tsv", [{"text": "the river", "label": "unheard"}])
-        given: dict[str, Any] = {"train_file": train, "eval_file": dev, "strategy": "dynabert+ptq", **options}
-        given |= {n: tmp_path / "data" / f"{v}.tsv" for n, v in options.items() if n.endswith("_file")}
+        keywords: dict[str, Any] = {"train_file": train, "eval_file": dev, "strategy": "dynabert+ptq", **options}
+        keywords |= {n: tmp_path / "data" / f"{v}.tsv" for n, v in options.items() if n.endswith("_file")}
         before = digests(tmp_path)
         with pytest.raises(UserError, match=said):
-            tersely.compress(place, output_dir=tmp_path / "out", **given)
+            tersely.compress(place, output_dir=tmp_path / "out", **keywords)
         assert digests(tmp_path) == before
         assert not (tmp_path / "out").exists()
 
@@ -298,20 +298,20 @@ class TestEverythingIsCheckedFirst:
             """Does other things with other texts, which no graph can."""
 
             def forward(self, input_ids: Any, attention_mask: Any = None, labels: Any = None) -> Any:
-                given = super().forward(input_ids=input_ids, attention_mask=attention_mask, labels=labels)
-                if float(given.logits.sum()) > 0:
-                    given.logits = -given.logits
-                return given
+                output = super().forward(input_ids=input_ids, attention_mask=attention_mask, labels=labels)
+                if float(output.logits.sum()) > 0:
+                    output.logits = -output.logits
+                return output
 
         model.__class__ = Moody
         args = arguments(tmp_path / "out", strategy, **TRAINING)
         collate = DataCollatorWithPadding(tokenizer)
-        one = trainer(
+        live_trainer = trainer(
             model, args, tokenizer=tokenizer, data_collator=collate, train_dataset=rows[:12], eval_dataset=rows[12:],
             criterion=torch.nn.CrossEntropyLoss(),
         )  # fmt: skip
         with pytest.raises(UserError, match="cannot be turned into an ONNX graph"):
-            one.compress(lambda model, loader: 0.5)
+            live_trainer.compress(lambda model, loader: 0.5)
         assert list((tmp_path / "out").glob("*")) == []
 
 
@@ -337,20 +337,20 @@ class TestNothingOfTheUsersIsChanged:
 
 class TestEveryOutputIsScored:
     def test_every_candidate_is_told_with_all_its_numbers(self, ran: Ran) -> None:
-        told = {one["name"]: one for one in ran.content["candidates"]}
-        assert {path.name for path in (ran.result.output_dir / "candidates").iterdir()} == {*told} != set()
-        for name, one in told.items():
-            assert None not in [one[number] for number in ("score", "drop", "same_answer", "size")], name
-            artifact = runtime.load(ran.result.output_dir / one["path"])
+        by_name = {candidate["name"]: candidate for candidate in ran.content["candidates"]}
+        assert {path.name for path in (ran.result.output_dir / "candidates").iterdir()} == {*by_name} != set()
+        for name, candidate in by_name.items():
+            assert None not in [candidate[number] for number in ("score", "drop", "same_answer", "size")], name
+            artifact = runtime.load(ran.result.output_dir / candidate["path"])
             assert artifact.predict(["the dark river"]), name
 
     def test_what_could_not_be_scored_is_marked(self, place: Any, tmp_path: Path) -> None:
-        one: Place = place()
+        here: Place = place()
         result = tersely.compress(
-            output_dir=tmp_path / "out", input_infer_model_path=one.graph, strategy="dynamic", engines="onnxruntime"
+            output_dir=tmp_path / "out", input_infer_model_path=here.graph, strategy="dynamic", engines="onnxruntime"
         )
-        (told,) = json.loads((tmp_path / "out" / "result.json").read_text())["candidates"]
-        assert told["score"] is told["drop"] is None
+        (candidate,) = json.loads((tmp_path / "out" / "result.json").read_text())["candidates"]
+        assert candidate["score"] is candidate["drop"] is None
         assert "*not scored*" in (result.path / "README.md").read_text()
 
 

@@ -40,8 +40,8 @@ def wait_for(pattern: str, output: Path, child: subprocess.Popen[bytes]) -> None
 @pytest.mark.slow
 def test_killed_training_goes_on_to_the_same_result(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     learnt(tmp_path, hidden=64)
-    whole, output = tmp_path / "whole", tmp_path / "out"
-    assert main(command(tmp_path, whole)) == 0
+    uninterrupted, output = tmp_path / "whole", tmp_path / "out"
+    assert main(command(tmp_path, uninterrupted)) == 0
     words = command(tmp_path, output)
     child = subprocess.Popen([sys.executable, TERSELY, *words], stderr=subprocess.DEVNULL, env=environment())
     try:
@@ -56,9 +56,11 @@ def test_killed_training_goes_on_to_the_same_result(tmp_path: Path, capfd: pytes
     assert sorted(path.name for path in output.iterdir()) == [
         "best", "candidates", "report.html", "report.md", "result.json", "torch",
     ]  # fmt: skip
-    ours, theirs = (weights_in(place / "torch" / NAME) for place in (whole, output))
+    ours, theirs = (weights_in(place / "torch" / NAME) for place in (uninterrupted, output))
     assert all((ours[name] == theirs[name]).all() for name in ours)
-    assert logits(whole / "best") == logits(output / "best")
-    first, second = (json.loads((place / "result.json").read_text()) for place in (whole, output))
+    assert logits(uninterrupted / "best") == logits(output / "best")
+    first, second = (json.loads((place / "result.json").read_text()) for place in (uninterrupted, output))
     assert first["pruned"] == second["pruned"]
-    assert [one["score"] for one in first["candidates"]] == [one["score"] for one in second["candidates"]]
+    assert [candidate["score"] for candidate in first["candidates"]] == [
+        candidate["score"] for candidate in second["candidates"]
+    ]

@@ -72,15 +72,15 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Everything:
 
 
 def counted(real: Any, name: str, calls: dict[str, int]) -> Any:
-    def call(*given: Any, **named: Any) -> Any:
+    def call(*positional: Any, **named: Any) -> Any:
         calls[name] = calls.get(name, 0) + 1
-        return real(*given, **named)
+        return real(*positional, **named)
 
     return call
 
 
 def test_every_strategy_gives_its_candidate_by_name(everything: Everything) -> None:
-    found = {one["name"]: one for one in everything.content["candidates"]}
+    found = {candidate["name"]: candidate for candidate in everything.content["candidates"]}
     assert set(found) | set(everything.content["same"]) == NAMES
     assert {path.name for path in (everything.result.output_dir / "candidates").iterdir()} == set(found)
     assert {path.name for path in (everything.result.output_dir / "torch").iterdir()} == MODELS
@@ -88,10 +88,10 @@ def test_every_strategy_gives_its_candidate_by_name(everything: Everything) -> N
         "best", "candidates", "report.html", "report.md", "result.json", "torch",
     ]  # fmt: skip
     assert f"Pruned model {WIDTH}: width 3/4, depth 1" in check_reports(everything.result.output_dir).text
-    for name, one in found.items():
-        assert "+".join(tersely.strategy.parse(one["strategy"]).pruning) == {
+    for name, candidate in found.items():
+        assert "+".join(tersely.strategy.parse(candidate["strategy"]).pruning) == {
             None: "", "vocabulary": "prune_embeddings", WIDTH: "dynabert",
-        }.get(one["model"], "prune_embeddings+dynabert"), name  # fmt: skip
+        }.get(candidate["model"], "prune_embeddings+dynabert"), name  # fmt: skip
 
 
 def test_costly_steps_run_once_for_all_who_need_them(everything: Everything) -> None:
@@ -102,15 +102,15 @@ def test_costly_steps_run_once_for_all_who_need_them(everything: Everything) -> 
 def test_every_candidate_scores_as_told_and_checks_out(everything: Everything) -> None:
     texts = read_rows(everything.folder / "dev.jsonl").records
     golds = [row["label"] for row in texts]
-    for one in everything.content["candidates"]:
-        artifact = read(everything.artifact(one["name"]))
-        given = [answer.label for answer in answers(artifact.folder, texts)]
-        if "dynamic" not in one["name"]:
-            assert one["score"] == pytest.approx(np.mean([a == b for a, b in zip(given, golds, strict=True)]))
-        assert {replay.verdict for replay in check(artifact.folder)} == {"ok"}, one["name"]
+    for candidate in everything.content["candidates"]:
+        artifact = read(everything.artifact(candidate["name"]))
+        labels = [answer.label for answer in answers(artifact.folder, texts)]
+        if "dynamic" not in candidate["name"]:
+            assert candidate["score"] == pytest.approx(np.mean([a == b for a, b in zip(labels, golds, strict=True)]))
+        assert {replay.verdict for replay in check(artifact.folder)} == {"ok"}, candidate["name"]
         assert artifact.manifest.score is not None
         assert artifact.manifest.score["on"] == "eval rows, which also chose"
-        assert one["drop"] == pytest.approx(everything.content["fp32"]["score"] - one["score"])
+        assert candidate["drop"] == pytest.approx(everything.content["fp32"]["score"] - candidate["score"])
 
 
 def answers(folder: Path, records: Any) -> list[Any]:
@@ -118,12 +118,12 @@ def answers(folder: Path, records: Any) -> list[Any]:
 
 
 def test_parents_are_named_from_the_users_model_on(everything: Everything) -> None:
-    by_name = {one["name"]: one["sha256"] for one in everything.content["pruned"]}
+    by_name = {model["name"]: model["sha256"] for model in everything.content["pruned"]}
     origin = everything.content["fp32"]["sha256"]
     assert set(by_name) == MODELS
-    for one in everything.content["candidates"]:
-        chain = [origin, *([by_name[one["model"]]] if one["model"] else [])]
-        assert read(everything.artifact(one["name"])).manifest.parents == tuple(f"sha256:{x}" for x in chain)
+    for candidate in everything.content["candidates"]:
+        chain = [origin, *([by_name[candidate["model"]]] if candidate["model"] else [])]
+        assert read(everything.artifact(candidate["name"])).manifest.parents == tuple(f"sha256:{x}" for x in chain)
 
 
 def test_unquantized_candidate_is_one_float_graph(everything: Everything) -> None:
@@ -133,14 +133,14 @@ def test_unquantized_candidate_is_one_float_graph(everything: Everything) -> Non
         assert (graph.path, graph.precision) == ("onnx/model.onnx", "fp32")
         tensors = onnx.load(artifact.path(graph.path)).graph.initializer
         assert not any(tensor.data_type == onnx.TensorProto.INT8 for tensor in tensors)
-    sizes = {one["name"]: one["size"] for one in everything.content["candidates"]}
+    sizes = {candidate["name"]: candidate["size"] for candidate in everything.content["candidates"]}
     assert sizes[f"prune_embeddings-{WIDTH}"] < sizes[WIDTH] < everything.content["fp32"]["size"]
     assert sizes[f"{WIDTH}-mse64-embeddings"] < sizes[f"{WIDTH}-mse64"] < sizes[WIDTH]
 
 
 def test_cut_vocabulary_changes_no_answer_of_rows_whose_tokens_stay(everything: Everything) -> None:
-    by_name = {one["name"]: one for one in everything.content["candidates"]}
-    cut = next(one for one in everything.content["pruned"] if one["name"] == "vocabulary")["vocabulary"]
+    by_name = {candidate["name"]: candidate for candidate in everything.content["candidates"]}
+    cut = next(model for model in everything.content["pruned"] if model["name"] == "vocabulary")["vocabulary"]
     assert cut["tokens_after"] < cut["tokens_before"]
     assert cut["same_rows"] == 1.0
     assert by_name["prune_embeddings"]["same_answer"] == 1.0
@@ -152,7 +152,7 @@ def test_cut_vocabulary_changes_no_answer_of_rows_whose_tokens_stay(everything: 
 
 
 def test_torch_models_open_and_score_as_their_graphs(everything: Everything) -> None:
-    scores = {one["name"]: one["score"] for one in everything.content["candidates"]}
+    scores = {candidate["name"]: candidate["score"] for candidate in everything.content["candidates"]}
     for name in MODELS:
         place = everything.result.output_dir / "torch" / name
         module = tersely.load_model(place)
@@ -162,23 +162,30 @@ def test_torch_models_open_and_score_as_their_graphs(everything: Everything) -> 
         predictor = runtime.Predictor(opened.task, opened.encoder, tersely.engines.load("torch", module))
         found = tersely.measure.score.score(predictor, opened.task.read(texts, tersely.tasks.Columns(), labelled=True))
         assert found.value == pytest.approx(scores["prune_embeddings" if name == "vocabulary" else name])
-    pruned = next(one for one in everything.content["pruned"] if one["name"] == WIDTH)
+    pruned = next(model for model in everything.content["pruned"] if model["name"] == WIDTH)
     assert (pruned["width"], pruned["depth"], pruned["torch_score"]) == ("3/4", "1", pytest.approx(scores[WIDTH]))
     assert pruned["shape"]["heads"] == [3, 3]
 
 
 def test_no_candidate_on_the_front_is_beaten(everything: Everything) -> None:
     """Against a plain double loop over what the result says."""
-    told = [
-        (one["name"], one["score"], np.prod([x["ratio"] for x in one["speed_by_batch"].values()]) ** 0.5, one["size"])
-        for one in everything.content["candidates"]
+    measured = [
+        (
+            candidate["name"],
+            candidate["score"],
+            np.prod([x["ratio"] for x in candidate["speed_by_batch"].values()]) ** 0.5,
+            candidate["size"],
+        )
+        for candidate in everything.content["candidates"]
     ]
-    for name, score, speed, size in told:
+    for name, score, speed, size in measured:
         beaten = any(
             s >= score and v * 1.05 >= speed and b <= size and (s > score or v > 1.05 * speed or b < size)
-            for _, s, v, b in told
+            for _, s, v, b in measured
         )
-        marked = next(one["pareto"] for one in everything.content["candidates"] if one["name"] == name)
+        marked = next(
+            candidate["pareto"] for candidate in everything.content["candidates"] if candidate["name"] == name
+        )
         assert marked == (not beaten), name
     assert everything.content["best"] in NAMES
     assert everything.content["test"]["best"]["score"] is not None
@@ -203,7 +210,7 @@ def test_other_tasks_are_pruned_too(head: str, tmp_path: Path) -> None:
         strategy="prune_embeddings+dynabert+ptq", algo_list="mse", width_mult_list="1/2", max_steps=4, label_loss=1.0,
         **{**QUICK, "save_steps": 2},
     )  # fmt: skip
-    assert [one.name for one in result.candidates] == ["prune_embeddings-width_mult_0.5-mse128"]
+    assert [measured.name for measured in result.candidates] == ["prune_embeddings-width_mult_0.5-mse128"]
     assert 0 <= result.best.comparison.same_answer <= 1
     opened = runtime.load(result.path)
     assert opened.task.max_seq_length == 40
@@ -222,8 +229,8 @@ def test_widths_and_depths_are_trained_together(tmp_path: Path) -> None:
     )  # fmt: skip
     names = [f"width_mult_{width}-depth_mult_0.5" for width in ("0.5", "0.75")]
     assert sorted(path.name for path in (tmp_path / "out" / "torch").iterdir()) == names
-    assert [one.name for one in result.candidates] == [f"{name}-dynamic" for name in names]
-    smaller, larger = (one.size for one in result.candidates)
+    assert [measured.name for measured in result.candidates] == [f"{name}-dynamic" for name in names]
+    smaller, larger = (measured.size for measured in result.candidates)
     assert smaller < larger < result.fp32.size
 
 
@@ -231,14 +238,16 @@ def test_widths_and_depths_are_trained_together(tmp_path: Path) -> None:
 def test_max_drop_is_sought_among_all_models_on_all_engines(tmp_path: Path) -> None:
     """A limit that nothing holds: more rows, then layers left float, of the user's model and of the pruned one."""
     folder = learnt(tmp_path, hidden=64).path
-    given: dict[str, Any] = {**QUICK, "engines": "onnxruntime openvino", "max_steps": 2, "learning_rate": 0.1}
+    keywords: dict[str, Any] = {**QUICK, "engines": "onnxruntime openvino", "max_steps": 2, "learning_rate": 0.1}
     result = tersely.compress(
         folder, train_file=tmp_path / "train.jsonl", eval_file=tmp_path / "dev.jsonl", output_dir=tmp_path / "out",
         strategy=["dynabert+ptq"], width_mult_list=["1/2", "3/4"], algo_list="mse", calibration_rows=16, max_drop=0.0,
-        sensitivity=True, **given,
+        sensitivity=True, **keywords,
     )  # fmt: skip
     content = json.loads((tmp_path / "out" / "result.json").read_text())
-    names = {one["name"] for one in content["candidates"]} | {one["name"] for one in content["screened_out"]}
+    names = {candidate["name"] for candidate in content["candidates"]} | {
+        candidate["name"] for candidate in content["screened_out"]
+    }
     for width in ("0.5", "0.75"):
         assert {f"width_mult_{width}-mse{ending}" for ending in ("16", "16-float1", "16-float2")} <= names
     assert content["met_max_drop"] is False

@@ -89,7 +89,7 @@ def test_tables_are_measured_in_each_precision_and_kept(measured: dict[str, Any]
 
 
 def test_each_strategy_gets_a_model_within_its_budget(ordered: CompressionResult, tables: Path) -> None:
-    names = {one.name: one.candidate.parent for one in ordered.candidates}
+    names = {measured.name: measured.candidate.parent for measured in ordered.candidates}
     assert set(names) == {"speedup_1.6", "speedup_1.6-mse16-embeddings"}
     for parent in names.values():
         shot = parent.shot
@@ -114,8 +114,8 @@ def test_what_is_published_loads_runs_and_checks_out(ordered: CompressionResult,
             ids = torch.from_numpy(feature.input_ids)[None]
             scores = pruned(input_ids=ids, attention_mask=torch.ones_like(ids)).logits.softmax(-1)[0]
             assert float(scores.max()) == pytest.approx(answer.score, abs=1e-4)
-    for one in ordered.candidates:
-        artifact = read(ordered.output_dir / "candidates" / one.name)
+    for measured in ordered.candidates:
+        artifact = read(ordered.output_dir / "candidates" / measured.name)
         assert {replay.verdict for replay in check(artifact.folder)} == {"ok"}
         assert len(artifact.manifest.parents) == 2
 
@@ -126,20 +126,20 @@ def test_the_same_table_gives_the_same_bytes(ordered: CompressionResult, model: 
         model, tmp_path / "out", STRATEGIES, target_speedup=1.6, latency_table=ordered.output_dir / "result.json"
     )
     for name in ("speedup_1.6", "speedup_1.6-fp32"):
-        first, second = (one.output_dir / "torch" / name / "model.safetensors" for one in (ordered, again))
+        first, second = (result.output_dir / "torch" / name / "model.safetensors" for result in (ordered, again))
         assert first.read_bytes() == second.read_bytes()
 
 
 def test_result_and_reports_tell_of_target_table_and_shape(ordered: CompressionResult) -> None:
     content = json.loads((ordered.output_dir / "result.json").read_text())
-    for one in content["candidates"]:
-        assert one["speedup"]["ratio"] > 0
-    shots = {one["name"]: one["shot"] for one in content["pruned"]}
+    for candidate in content["candidates"]:
+        assert candidate["speedup"]["ratio"] > 0
+    shots = {model["name"]: model["shot"] for model in content["pruned"]}
     assert {shot["target"] for shot in shots.values()} == {1.6}
     assert {shot["method"] for shot in shots.values()} <= {"fisher", "surgeon"}
     missed = content["target"]["missed"]
-    for one in content["candidates"]:
-        assert (one["name"] in missed) == (one["speedup"]["ratio"] < 0.95 * 1.6)
+    for candidate in content["candidates"]:
+        assert (candidate["name"] in missed) == (candidate["speedup"]["ratio"] < 0.95 * 1.6)
     check_reports(ordered.output_dir)
 
 
@@ -148,9 +148,9 @@ def test_distillation_goes_on_from_the_repaired_model(model: Any, tables: Path, 
     result = compress(
         model, tmp_path / "out", "prune+dynabert+ptq+embeddings", target_speedup=1.6, latency_table=tables, **training
     )
-    (one,) = result.candidates
-    assert one.name == "speedup_1.6-dynabert-mse16-embeddings"
-    parent = one.candidate.parent
+    (measured,) = result.candidates
+    assert measured.name == "speedup_1.6-dynabert-mse16-embeddings"
+    parent = measured.candidate.parent
     assert parent.shot is not None
     assert parent.distilled is not None
     assert parent.distilled.distance <= parent.distilled.start

@@ -93,23 +93,23 @@ def test_mistake_is_told_before_any_work(
 ) -> None:
     options, said = BAD[case]
     monkeypatch.chdir(place)
-    given: dict[str, Any] = {"model": "model", "train_file": "train.tsv", "eval_file": "dev.tsv", **options}
+    keywords: dict[str, Any] = {"model": "model", "train_file": "train.tsv", "eval_file": "dev.tsv", **options}
     before = sorted(place.rglob("*"))
     with pytest.raises(UserError, match=said):
-        tersely.compress(given.pop("model"), output_dir=tmp_path / "out", **given)
+        tersely.compress(keywords.pop("model"), output_dir=tmp_path / "out", **keywords)
     assert list(tmp_path.iterdir()) == []
     assert sorted(place.rglob("*")) == before
 
 
-@pytest.mark.parametrize("asked", [{"importance": "teacher"}, {"strategy": "prune+dynabert", "target_speedup": 2}])
-def test_rows_without_labels_may_be_learnt_from_the_teacher(place: Path, asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize("keywords", [{"importance": "teacher"}, {"strategy": "prune+dynabert", "target_speedup": 2}])
+def test_rows_without_labels_may_be_learnt_from_the_teacher(place: Path, keywords: dict[str, Any]) -> None:
     """Up to the checks: what follows is the training's own."""
     from tersely.compression.divide import Data, divide_rows
     from tersely.data import read
     from tersely.models.folder import open_folder
     from tersely.options.compress import CompressOptions
 
-    options = CompressOptions(**asked)
+    options = CompressOptions(**keywords)
     data = Data(read(place / "texts.tsv"), read(place / "dev.tsv"))
     divided = divide_rows(data, open_folder(place / "model").task, options, options.plans())
     assert divided.counts["train"] == 60

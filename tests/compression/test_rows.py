@@ -14,7 +14,7 @@ MOVING = "moving_average_abs_max"
 
 
 def sets(options: CompressOptions, available: int = 10_000) -> list[tuple[str, int]]:
-    return [(one.name, one.rows) for one in sample_sets(options, available)[0]]
+    return [(sample.name, sample.rows) for sample in sample_sets(options, available)[0]]
 
 
 def test_without_lists_there_is_one_set() -> None:
@@ -42,13 +42,13 @@ def test_grid_is_the_product_with_equal_row_counts_once(
         for num in nums:
             expected.setdefault(available if num is None else min(size * num, available), f"{size}_{num}")
     found, notes = sample_sets(options, available)
-    assert [(one.rows, one.name) for one in found] == list(expected.items())
+    assert [(sample.rows, sample.name) for sample in found] == list(expected.items())
     assert sum("one candidate" in note for note in notes) == len(sizes) * len(nums) - len(expected)
-    asked = wanted_rows(options)
-    assert asked == (None if None in nums else max(sizes) * max(num for num in nums if num is not None))
+    most = wanted_rows(options)
+    assert most == (None if None in nums else max(sizes) * max(num for num in nums if num is not None))
 
 
-def test_one_list_alone_takes_the_documents_value_for_the_other() -> None:
+def test_one_list_alone_takes_the_default_for_the_other() -> None:
     assert sets(CompressOptions(batch_size_list=(4, 8, 16))) == [("4_1", 4), ("8_1", 8), ("16_1", 16)]
     assert sets(CompressOptions(batch_num_list=(1, 10, None))) == [("4_1", 4), ("4_10", 40), ("4_None", 10_000)]
 
@@ -58,7 +58,7 @@ def test_equal_row_counts_in_other_batches_differ_for_a_moving_average() -> None
     assert [name for name, _ in sets(CompressOptions(**grid))] == ["4_1", "4_2", "8_2"]  # type: ignore[arg-type]
     options = CompressOptions(activation_quantize_type=MOVING, **grid)  # type: ignore[arg-type]
     assert [name for name, _ in sets(options)] == ["4_1", "4_2", "8_1", "8_2"]
-    assert [one.batch_size for one in sample_sets(options, 99)[0]] == [4, 4, 8, 8]
+    assert [sample.batch_size for sample in sample_sets(options, 99)[0]] == [4, 4, 8, 8]
 
 
 def test_learned_rounding_and_biases_ask_for_128_rows() -> None:
@@ -109,8 +109,8 @@ def test_rows_do_two_things_only_where_a_note_says_so(
 @pytest.mark.parametrize(("train", "evaluation"), [(3000, 500), (0, 3000), (0, 200)])
 def test_sets_are_nested_whatever_is_asked(train: int, evaluation: int) -> None:
     largest = calibration_order(train, evaluation, seed=1, wanted=190).calibration
-    for asked in (1, 4, 32, 128):
-        assert (calibration_order(train, evaluation, seed=1, wanted=asked).calibration[:asked] == largest[:asked]).all()
+    for count in (1, 4, 32, 128):
+        assert (calibration_order(train, evaluation, seed=1, wanted=count).calibration[:count] == largest[:count]).all()
 
 
 def test_seed_draws_and_draws_the_same_again() -> None:

@@ -40,11 +40,11 @@ def with_config(place: Place, folder: Path) -> None:
 
 
 def test_graph_is_found_with_and_without_its_ending(place: Places) -> None:
-    whole, prefix = (find_model(None, path, PLAIN) for path in (place().graph, place().graph.with_suffix("")))
-    assert whole == prefix or (whole.graph, whole.name) == (prefix.graph, prefix.name)
-    assert whole.graph == place().graph
-    assert isinstance(whole.task, SequenceClassification)
-    assert whole.size == place().graph.stat().st_size
+    found, prefix = (find_model(None, path, PLAIN) for path in (place().graph, place().graph.with_suffix("")))
+    assert found == prefix or (found.graph, found.name) == (prefix.graph, prefix.name)
+    assert found.graph == place().graph
+    assert isinstance(found.task, SequenceClassification)
+    assert found.size == place().graph.stat().st_size
 
 
 @pytest.mark.parametrize("layout", ["beside", "above", "elsewhere"])
@@ -70,8 +70,8 @@ def test_nothing_named_says_what_is_needed() -> None:
 
 def test_settings_of_an_artifact_are_the_defaults_of_its_graph(place: Places, tmp_path: Path) -> None:
     origin = find_model(None, place().graph, TaskOptions(max_seq_length=17, metric="macro_f1"))
-    source = open_model(origin, tmp_path)
-    graph = source.fp32.path(GRAPH)
+    opened = open_model(origin, tmp_path)
+    graph = opened.fp32.path(GRAPH)
     again = find_model(None, graph, PLAIN).task
     assert (again.max_seq_length, again.metric, again.labels) == (17, "macro_f1", ("bad", "fair", "good"))
     assert find_model(None, graph, TaskOptions(max_seq_length=9)).task.max_seq_length == 9
@@ -93,18 +93,18 @@ def test_artifact_instead_of_a_model_is_refused_with_the_way_out(place: Places, 
 def test_opened_graph_gives_what_the_model_gives(head: str, place: Places, tmp_path: Path) -> None:
     here = place(head)
     before = digests(here.folder)
-    source = open_model(find_model(None, here.graph, PLAIN), tmp_path)
+    opened = open_model(find_model(None, here.graph, PLAIN), tmp_path)
     assert digests(here.folder) == before
-    assert source.digest == before[here.graph]
-    artifact = read(source.fp32.folder)
+    assert opened.digest == before[here.graph]
+    artifact = read(opened.fp32.folder)
     ids = Tokenizer.from_file(str(here.folder / "tokenizer.json")).encode("the dark river bank").ids
     batch = {"input_ids": np.array([ids]), "attention_mask": np.ones((1, len(ids)), np.int64)}
-    onnx.save(source.proto, tmp_path / "plain.onnx")
+    onnx.save(opened.proto, tmp_path / "plain.onnx")
     for file in (artifact.path(GRAPH), tmp_path / "plain.onnx"):
         outputs = engines.load("onnxruntime", file).run(batch)
-        given = outputs[0] if len(outputs) == 1 else np.stack(outputs, axis=-1)
-        np.testing.assert_allclose(given[0], here.model.logits(ids), atol=1e-4)
-    assert isinstance(source.task, QuestionAnswering) == (head == "QuestionAnswering")
+        logits = outputs[0] if len(outputs) == 1 else np.stack(outputs, axis=-1)
+        np.testing.assert_allclose(logits[0], here.model.logits(ids), atol=1e-4)
+    assert isinstance(opened.task, QuestionAnswering) == (head == "QuestionAnswering")
 
 
 def changed_config(place: Place, folder: Path, **fields: Any) -> Path:
@@ -148,5 +148,5 @@ def test_int32_inputs_of_a_graph_are_kept(place: Places, tmp_path: Path) -> None
     for value in proto.graph.input:
         value.type.tensor_type.elem_type = onnx.TensorProto.INT32
     onnx.save(proto, folder / "model.onnx")
-    source = open_model(find_model(None, folder / "model.onnx", PLAIN), tmp_path / "scratch")
-    assert source.fp32.manifest.input_dtype == "int32"
+    opened = open_model(find_model(None, folder / "model.onnx", PLAIN), tmp_path / "scratch")
+    assert opened.fp32.manifest.input_dtype == "int32"

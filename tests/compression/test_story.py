@@ -1,4 +1,4 @@
-"""A compress run from end to end, on models that NumPy can follow: what is written, said of it, and kept."""
+"""A compress run from end to end, on models that NumPy can follow: what is written, said and kept."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from tersely.measure.check import check
 Places = Callable[..., Place]
 Compress = Callable[..., CompressionResult]
 HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering")
-ASKED = {"SequenceClassification": "the dark river", "TokenClassification": "the dark river",
+INPUTS = {"SequenceClassification": "the dark river", "TokenClassification": "the dark river",
          "QuestionAnswering": ("what is the capital", "the dark river")}  # fmt: skip
-ONE = {"engines": "onnxruntime", "algo_list": "mse"}
+ONNXRUNTIME_MSE = {"engines": "onnxruntime", "algo_list": "mse"}
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ def run(place: Places, tmp_path: Path) -> Compress:
 
     def go(head: str = HEADS[0], harmful: int | None = None, *, out: str = "out", **options: Any) -> CompressionResult:
         here = place(head, harmful)
-        given = {"strategy": "ptq", "train_file": here.train, "eval_file": here.dev, **options}
-        return compress(input_infer_model_path=str(here.graph), output_dir=tmp_path / out, **given)
+        keywords = {"strategy": "ptq", "train_file": here.train, "eval_file": here.dev, **options}
+        return compress(input_infer_model_path=str(here.graph), output_dir=tmp_path / out, **keywords)
 
     return go
 
@@ -70,42 +70,42 @@ def test_every_candidate_is_an_artifact_with_the_score_that_is_told(
 ) -> None:
     here, result = everything
     content = json.loads((result.output_dir / "result.json").read_text())
-    assert [one["name"] for one in content["candidates"]] == [
+    assert [candidate["name"] for candidate in content["candidates"]] == [
         "mse64", "KL64", "dynamic", "mse64-embeddings", "KL64-embeddings",
     ]  # fmt: skip
     assert sorted(path.name for path in (result.output_dir / "candidates").iterdir()) == sorted(
-        one["name"] for one in content["candidates"]
+        candidate["name"] for candidate in content["candidates"]
     )
     assert content["fp32"]["score"] == 1.0  # its own labels
     assert content["fp32"]["sha256"] == sha256(here.graph)
     exact = golds(here.dev)
-    for one in content["candidates"]:
-        artifact = read(result.output_dir / one["path"])  # verifies every file
-        assert artifact.manifest.strategy == one["strategy"]
+    for candidate in content["candidates"]:
+        artifact = read(result.output_dir / candidate["path"])  # verifies every file
+        assert artifact.manifest.strategy == candidate["strategy"]
         assert artifact.manifest.parents == (f"sha256:{sha256(here.graph)}",)
         assert artifact.manifest.score is not None
         assert (artifact.manifest.score["value"], artifact.manifest.score["on"]) == (
-            one["score"], "eval rows, which also chose",
+            candidate["score"], "eval rows, which also chose",
         )  # fmt: skip
-        given = answers(artifact.folder, here.dev, engine=one["engine"])
-        equal = float(np.mean([a == b for a, b in zip(given, exact, strict=True)]))
-        assert one["score"] == pytest.approx(equal, abs=1e-12)
-        assert one["same_answer"] == pytest.approx(equal, abs=1e-12)
-        assert one["drop"] == pytest.approx(1 - equal, abs=1e-12)
-        low, high = one["drop_interval"]
-        assert low <= one["drop"] <= high
-        graph = next(graph for graph in artifact.manifest.graphs if one["engine"] in graph.engines)
-        assert one["size"] == sum((artifact.folder / name).stat().st_size for name in (graph.path, *graph.data))
-        assert one["size"] < 0.7 * content["fp32"]["size"]
-        assert one["folder_size"] == sum(p.stat().st_size for p in artifact.folder.rglob("*") if p.is_file())
-        assert set(one["speed_by_batch"]) == {"1", "16"}
-        assert (one["why_not"] is None) == (one["name"] == content["best"])
+        found = answers(artifact.folder, here.dev, engine=candidate["engine"])
+        equal = float(np.mean([a == b for a, b in zip(found, exact, strict=True)]))
+        assert candidate["score"] == pytest.approx(equal, abs=1e-12)
+        assert candidate["same_answer"] == pytest.approx(equal, abs=1e-12)
+        assert candidate["drop"] == pytest.approx(1 - equal, abs=1e-12)
+        low, high = candidate["drop_interval"]
+        assert low <= candidate["drop"] <= high
+        graph = next(graph for graph in artifact.manifest.graphs if candidate["engine"] in graph.engines)
+        assert candidate["size"] == sum((artifact.folder / name).stat().st_size for name in (graph.path, *graph.data))
+        assert candidate["size"] < 0.7 * content["fp32"]["size"]
+        assert candidate["folder_size"] == sum(p.stat().st_size for p in artifact.folder.rglob("*") if p.is_file())
+        assert set(candidate["speed_by_batch"]) == {"1", "16"}
+        assert (candidate["why_not"] is None) == (candidate["name"] == content["best"])
         assert {replay.verdict for replay in check(artifact.folder)} == {"ok"}
     assert result.best.name == content["best"]
     assert result.path == result.output_dir / content["path"]
 
 
-def test_result_tells_what_the_specification_asks_for(everything: tuple[Place, CompressionResult]) -> None:
+def test_result_holds_memory_layers_sensitivity_and_timings(everything: tuple[Place, CompressionResult]) -> None:
     _, result = everything
     content = json.loads((result.output_dir / "result.json").read_text())
     assert content["rows"] == {
@@ -123,18 +123,18 @@ def test_result_tells_what_the_specification_asks_for(everything: tuple[Place, C
         True,
     )
     assert set(content["fp32"]["engine_by_batch"]) == set(content["fp32"]["seconds_by_batch"]) == {"1", "16"}
-    best = next(one for one in content["candidates"] if one["name"] == content["best"])
-    for one in (content["fp32"], best):
-        assert 20 < one["memory_mb"] < 2000
-    kinds = {one["name"]: (one["precision"], one.get("reason")) for one in content["layers"]}
+    best = next(candidate for candidate in content["candidates"] if candidate["name"] == content["best"])
+    for measured in (content["fp32"], best):
+        assert 20 < measured["memory_mb"] < 2000
+    kinds = {layer["name"]: (layer["precision"], layer.get("reason")) for layer in content["layers"]}
     assert kinds["head.weight"] == ("float", "small")
     for layer in range(4):
         assert kinds[layer_name(layer)] == ("int8", None)
-    assert all(one["unsafe_pairs"] == 0 for one in content["layers"] if one.get("kind") == "layer")
+    assert all(layer["unsafe_pairs"] == 0 for layer in content["layers"] if layer.get("kind") == "layer")
     assert set(content["sensitivity"]) == {layer_name(layer) for layer in range(4)}
     assert list(content["sensitivity"].values()) == sorted(content["sensitivity"].values(), reverse=True)
-    assert set(content["reasons"]) >= {one["reason"] for one in content["layers"] if "reason" in one}
-    dynamic = next(one for one in content["candidates"] if one["name"] == "dynamic")
+    assert set(content["reasons"]) >= {layer["reason"] for layer in content["layers"] if "reason" in layer}
+    dynamic = next(candidate for candidate in content["candidates"] if candidate["name"] == "dynamic")
     assert "1" in dynamic["evaluation_seconds_by_threads"]
     assert set(dynamic["evaluation_seconds_by_threads"]["1"]) == {"fp32", "int8"}
 
@@ -142,9 +142,9 @@ def test_result_tells_what_the_specification_asks_for(everything: tuple[Place, C
 def test_test_rows_are_scored_apart(everything: tuple[Place, CompressionResult]) -> None:
     here, result = everything
     content = json.loads((result.output_dir / "result.json").read_text())["test"]
-    given, exact = answers(result.path, here.test), golds(here.test)
+    found, exact = answers(result.path, here.test), golds(here.test)
     assert content["fp32"]["score"] == 1.0
-    assert content["best"]["score"] == pytest.approx(np.mean([a == b for a, b in zip(given, exact, strict=True)]))
+    assert content["best"]["score"] == pytest.approx(np.mean([a == b for a, b in zip(found, exact, strict=True)]))
     assert content["best"]["rows"] == TEST
     assert content["best"]["drop"] == pytest.approx(1 - content["best"]["score"])
 
@@ -153,7 +153,7 @@ def test_files_are_shared_on_disk_but_for_weights_that_onnx_must_read(
     everything: tuple[Place, CompressionResult],
 ) -> None:
     _, result = everything
-    folders = [result.output_dir / "candidates" / one.name for one in result.candidates]
+    folders = [result.output_dir / "candidates" / measured.name for measured in result.candidates]
     for name in ("tokenizer.json", "tokenizer_config.json", "config.json"):
         assert len({(folder / name).stat().st_ino for folder in [*folders, result.path]}) == 1
     twin = result.output_dir / "candidates" / result.best.name
@@ -171,24 +171,25 @@ def test_files_are_shared_on_disk_but_for_weights_that_onnx_must_read(
 def test_result_tells_by_name_what_its_file_tells(everything: tuple[Place, CompressionResult]) -> None:
     _, result = everything
     content = json.loads((result.output_dir / "result.json").read_text())
-    told = {one["name"]: one for one in content["candidates"]}
-    assert result.scores == {name: one["score"] for name, one in told.items()}
-    assert result.sizes == {name: one["size"] for name, one in told.items()}
+    by_name = {candidate["name"]: candidate for candidate in content["candidates"]}
+    assert result.scores == {name: candidate["score"] for name, candidate in by_name.items()}
+    assert result.sizes == {name: candidate["size"] for name, candidate in by_name.items()}
     speeds = {
-        name: {int(batch): it["ratio"] for batch, it in one["speed_by_batch"].items()} for name, one in told.items()
+        name: {int(batch): it["ratio"] for batch, it in candidate["speed_by_batch"].items()}
+        for name, candidate in by_name.items()
     }
     assert result.speeds == speeds
     assert {name: path.relative_to(result.output_dir) for name, path in result.paths.items()} == {
-        name: Path(one["path"]) for name, one in told.items()
+        name: Path(candidate["path"]) for name, candidate in by_name.items()
     }
     assert result.report.read_text(encoding="utf-8").lstrip().lower().startswith("<!doctype html")
     head, first, second, *others = repr(result).splitlines()
     assert head.split()[:3] == ["accuracy", "drop", "MB"]
     assert first.split()[:2] == ["FP32", "100.00"]
-    best = told[content["best"]]
+    best = by_name[content["best"]]
     score, drop = (f"{100 * best[name]:.2f}" for name in ("score", "drop"))
     assert second.split()[:4] == [content["best"], "(best)", score, drop]
-    assert len(others) == len(told) - 1
+    assert len(others) == len(by_name) - 1
     assert str(result) == repr(result)
 
 
@@ -196,9 +197,9 @@ def test_result_is_usable_after_the_run(everything: tuple[Place, CompressionResu
     _, result = everything
     batch = {"input_ids": np.array([[2, 10, 20, 30, 3]]), "attention_mask": np.ones((1, 5), np.int64)}
     assert len(result.candidates) == 5
-    for one in result.candidates:
-        assert one.candidate.folder.is_dir()
-        (logits,) = one.candidate.load(one.candidate.pairs()[0]).run(batch)
+    for measured in result.candidates:
+        assert measured.candidate.folder.is_dir()
+        (logits,) = measured.candidate.load(measured.candidate.pairs()[0]).run(batch)
         assert logits.shape == (1, 3)
         assert np.isfinite(logits).all()
     result.expect_met()
@@ -224,12 +225,12 @@ STRATEGIES = ("ptq", "dynamic", "embeddings", "ptq+embeddings", "dynamic+embeddi
 def test_every_strategy_works_on_every_task(strategy: str, head: str, run: Compress, place: Places) -> None:
     result = run(head, strategy=strategy, algo_list="mse") if "ptq" in strategy else run(head, strategy=strategy)
     content = json.loads((result.output_dir / "result.json").read_text())
-    for one in content["candidates"]:
-        read(result.output_dir / one["path"])
+    for candidate in content["candidates"]:
+        read(result.output_dir / candidate["path"])
     for engine in ("auto", "onnxruntime", "openvino"):
         loaded = runtime.load(result.path, engine=engine)
-        assert len(loaded.predict(ASKED[head])) == 1
-    quantized = {one["name"] for one in content["layers"] if one["precision"] == "int8"}
+        assert len(loaded.predict(INPUTS[head])) == 1
+    quantized = {layer["name"] for layer in content["layers"] if layer["precision"] == "int8"}
     assert ("embeddings.weight" in quantized) == ("embeddings" in strategy)
     assert (layer_name(0) in quantized) == (strategy != "embeddings")
     assert result.best.comparison.same_answer > 0.9
@@ -247,9 +248,9 @@ def test_no_rows_are_needed_and_nothing_is_scored(strategy: str, run: Compress) 
     result = run(strategy=strategy, train_file=None, eval_file=None, engines="onnxruntime")
     content = json.loads((result.output_dir / "result.json").read_text())
     assert content["fp32"]["score"] is None
-    (one,) = content["candidates"]
-    assert (one["score"], one["drop"]) == (None, None)
-    assert one["same_answer"] > 0.9
+    (candidate,) = content["candidates"]
+    assert (candidate["score"], candidate["drop"]) == (None, None)
+    assert candidate["same_answer"] > 0.9
     assert "nothing is scored" in " ".join(content["notes"])
     assert "*not scored*" in (result.path / "README.md").read_text()
     assert read(result.path).manifest.score is None
@@ -259,8 +260,8 @@ def test_no_rows_are_needed_and_nothing_is_scored(strategy: str, run: Compress) 
 def test_same_seed_gives_the_same_bytes(run: Compress) -> None:
     first, second = (run(out=out, strategy="ptq+embeddings", engines="onnxruntime") for out in ("a", "b"))
     trees = [
-        {path.relative_to(one.path): path.read_bytes() for path in sorted(one.path.rglob("*")) if path.is_file()}
-        for one in (first, second)
+        {path.relative_to(result.path): path.read_bytes() for path in sorted(result.path.rglob("*")) if path.is_file()}
+        for result in (first, second)
     ]
     assert trees[0] == trees[1]
     assert len(trees[0]) >= 8
@@ -268,7 +269,7 @@ def test_same_seed_gives_the_same_bytes(run: Compress) -> None:
 
 def test_drop_is_kept_by_leaving_the_harmful_layer_float(run: Compress) -> None:
     """One layer is ruined by its one huge weight; without it the drop is met."""
-    result = run(harmful=2, weight_quantize_type="abs_max", max_drop=0.1, calibration_rows=16, **ONE)
+    result = run(harmful=2, weight_quantize_type="abs_max", max_drop=0.1, calibration_rows=16, **ONNXRUNTIME_MSE)
     assert result.met
     result.expect_met()
     assert result.best.name == "mse16-float1"
@@ -276,7 +277,7 @@ def test_drop_is_kept_by_leaving_the_harmful_layer_float(run: Compress) -> None:
     assert result.best.candidate.quant_map.left_float[layer_name(2)] == "sensitive"
     assert set(result.best.candidate.quant_map.layers) == {layer_name(i) for i in (0, 1, 3)}
     content = json.loads((result.output_dir / "result.json").read_text())
-    by_name = {one["name"]: one for one in content["candidates"]}
+    by_name = {candidate["name"]: candidate for candidate in content["candidates"]}
     assert set(by_name) == {"mse16", "mse64", "mse16-float1"}  # more rows were tried first
     assert by_name["mse16"]["drop"] > 0.1 >= by_name["mse16-float1"]["drop"]
     assert by_name["mse16"]["why_not"] == "drop above --max_drop"
@@ -285,7 +286,7 @@ def test_drop_is_kept_by_leaving_the_harmful_layer_float(run: Compress) -> None:
 
 
 def test_drop_that_cannot_be_met_is_a_failure_with_everything_written(run: Compress) -> None:
-    result = run(harmful=2, weight_quantize_type="abs_max", max_drop=0.0, calibration_rows=64, **ONE)
+    result = run(harmful=2, weight_quantize_type="abs_max", max_drop=0.0, calibration_rows=64, **ONNXRUNTIME_MSE)
     assert not result.met
     with pytest.raises(Failure, match=r"No candidate keeps the drop to 0.00 points: the best one has \d"):
         result.expect_met()
@@ -305,7 +306,7 @@ def test_drop_of_dynamic_is_kept_too(run: Compress) -> None:
     assert result.best.candidate.quant_map.left_float[layer_name(1)] == "sensitive"
     assert "embeddings.weight" in result.best.candidate.quant_map.tables
     lone = run(strategy="embeddings", engines="onnxruntime", max_drop=0.0, out="lone")
-    assert [one.name for one in lone.candidates] == ["embeddings"]  # there is no layer to leave float
+    assert [measured.name for measured in lone.candidates] == ["embeddings"]  # there is no layer to leave float
 
 
 @pytest.mark.slow
@@ -316,16 +317,16 @@ def test_drop_exactly_at_the_limit_is_met(run: Compress) -> None:
     assert drop is not None
     assert drop.drop > 0
     again = run(**kind, max_drop=round(drop.drop * DEV) / DEV, out="again")
-    assert [one.name for one in again.candidates] == ["KL16"]
+    assert [measured.name for measured in again.candidates] == ["KL16"]
     assert again.met
 
 
 @pytest.mark.slow
 def test_skip_patterns_and_auto_leave_layers_float(run: Compress) -> None:
-    named = run(skip_layers="*layer.1.*", out="named", **ONE).best.candidate.quant_map
+    named = run(skip_layers="*layer.1.*", out="named", **ONNXRUNTIME_MSE).best.candidate.quant_map
     assert named.left_float[layer_name(1)] == "skipped"
     assert layer_name(0) in named.layers
-    auto = run(harmful=2, weight_quantize_type="abs_max", skip_layers="auto", out="auto", **ONE)
+    auto = run(harmful=2, weight_quantize_type="abs_max", skip_layers="auto", out="auto", **ONNXRUNTIME_MSE)
     assert auto.best.candidate.quant_map.left_float[layer_name(2)] == "sensitive"
     assert auto.best.score is not None
     assert auto.best.score.value > 0.8
@@ -334,13 +335,13 @@ def test_skip_patterns_and_auto_leave_layers_float(run: Compress) -> None:
 
 def test_nothing_left_to_quantize_is_refused(run: Compress, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"'ptq' would leave everything float: .*4 named by skip_layers"):
-        run(skip_layers="*layer*", **ONE)
+        run(skip_layers="*layer*", **ONNXRUNTIME_MSE)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_wrong_origin_stops_before_anything_is_made(run: Compress, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"scores accuracy 1.0000, 'origin_metric' says 0.9000"):
-        run(origin_metric=0.9, **ONE)
+        run(origin_metric=0.9, **ONNXRUNTIME_MSE)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -348,21 +349,21 @@ def test_many_candidates_are_screened_and_those_left_out_leave_no_folder(run: Co
     grid = {"algo_list": "mse KL", "batch_size_list": "4", "batch_num_list": "1 2 4 8"}
     result = run(strategy=["ptq", "dynamic"], engines="onnxruntime", **grid)
     content = json.loads((result.output_dir / "result.json").read_text())
-    kept = {one["name"] for one in content["candidates"]}
-    left = {one["name"] for one in content["screened_out"]}
+    kept = {candidate["name"] for candidate in content["candidates"]}
+    left = {candidate["name"] for candidate in content["screened_out"]}
     assert len(kept) + len(left) + len(content["same"]) == 9
     assert len(left) >= 4
     assert "dynamic" in kept
     assert {path.name for path in (result.output_dir / "candidates").iterdir()} == kept
-    assert all(0 <= one["same_answer"] <= 1 for one in content["screened_out"])
-    most = max(one["same_answer"] for one in content["screened_out"])
-    assert sum(one["same_answer"] >= most for one in content["candidates"]) >= 3
+    assert all(0 <= candidate["same_answer"] <= 1 for candidate in content["screened_out"])
+    most = max(candidate["same_answer"] for candidate in content["screened_out"])
+    assert sum(candidate["same_answer"] >= most for candidate in content["candidates"]) >= 3
 
 
 @pytest.mark.slow
 def test_equal_candidates_are_one(run: Compress) -> None:
     result = run(algo_list="abs_max min_max", strategy=["ptq", "ptq"], engines="onnxruntime", calibration_rows=32)
-    names = [one.name for one in result.candidates]
+    names = [measured.name for measured in result.candidates]
     assert names[0] == "abs_max32"
     assert len(names) + len(result.same) == 2
 
@@ -389,13 +390,13 @@ def test_no_fp32_weights_lie_in_an_int8_artifact_however_large_the_model(
 @pytest.mark.slow
 def test_range_at_run_time_runs_as_dynamic_and_says_so(run: Compress) -> None:
     result = run(strategy="ptq", activation_quantize_type="abs_max", engines="onnxruntime")
-    assert [one.name for one in result.candidates] == ["dynamic"]
+    assert [measured.name for measured in result.candidates] == ["dynamic"]
     assert "ptq runs as dynamic" in result.notes[0]
 
 
 @pytest.mark.slow
 def test_rows_that_calibrate_are_told_where_there_is_no_training(run: Compress) -> None:
-    result = run(train_file=None, calibration_rows=8, **ONE)
+    result = run(train_file=None, calibration_rows=8, **ONNXRUNTIME_MSE)
     content = json.loads((result.output_dir / "result.json").read_text())
     assert content["notes"][0].startswith("There are no training rows: ")
     assert content["rows"]["scoring"] + content["rows"]["calibration"] <= DEV

@@ -1,4 +1,4 @@
-"""Runs that train for INT8, killed, from the command line and from a script with a trainer: they go on to the same."""
+"""Runs that train for INT8, from the command line and from a script, killed: they go on to the same result."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def start(words: list[Any]) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, *map(str, words)], env=environment(), stderr=subprocess.PIPE)
 
 
-def killed_and_whole(words: Any, place: Path, checkpoint: str) -> str:
+def killed_and_uninterrupted(words: Any, place: Path, checkpoint: str) -> str:
     """Run into `whole`; then into `out`, killed at a checkpoint and started again. Gives what the second one said."""
-    one = start(words(place / "whole"))
-    _, said = one.communicate(timeout=300)
-    assert one.returncode == 0, said.decode()[-3000:]
+    uninterrupted = start(words(place / "whole"))
+    _, said = uninterrupted.communicate(timeout=300)
+    assert uninterrupted.returncode == 0, said.decode()[-3000:]
     child = start(words(place / "out"))
     try:
         wait_for(f"{WORK}/{checkpoint}/trainer_state.json", place / "out", child)
@@ -52,14 +52,16 @@ def killed_and_whole(words: Any, place: Path, checkpoint: str) -> str:
     assert logits(place / "whole" / "best") == logits(place / "out" / "best")
     first, second = (json.loads((place / name / "result.json").read_text()) for name in ("whole", "out"))
     assert first["trained"] == second["trained"]
-    assert [one["score"] for one in first["candidates"]] == [one["score"] for one in second["candidates"]]
+    assert [candidate["score"] for candidate in first["candidates"]] == [
+        candidate["score"] for candidate in second["candidates"]
+    ]
     assert not (place / "out" / WORK).exists()
     return said.decode()
 
 
 def test_killed_command_goes_on_to_the_same_integers(tmp_path: Path) -> None:
     learnt(tmp_path, hidden=64)
-    said = killed_and_whole(lambda output: command(tmp_path, output), tmp_path, "qat/checkpoint-4")
+    said = killed_and_uninterrupted(lambda output: command(tmp_path, output), tmp_path, "qat/checkpoint-4")
     assert "An earlier run was interrupted; going on from checkpoint " in said
 
 
@@ -70,4 +72,4 @@ def test_killed_command_goes_on_to_the_same_integers(tmp_path: Path) -> None:
 )
 def test_killed_script_goes_on_to_the_same_result(tmp_path: Path, strategy: str, checkpoint: str) -> None:
     model = folder(tmp_path / "model", layers=1)
-    killed_and_whole(lambda output: [SCRIPT, model, output, strategy], tmp_path, checkpoint)
+    killed_and_uninterrupted(lambda output: [SCRIPT, model, output, strategy], tmp_path, checkpoint)

@@ -62,20 +62,20 @@ def test_every_strategy_in_one_call_trains_each_model_once(folder, tmp_path):
 
         patch.setattr(make_parents, "train_int8", counted)
         result = run(folder, tmp_path, strategy=STRATEGIES)
-    assert {one.name for one in result.candidates} | set(result.same) == NAMES
+    assert {measured.name for measured in result.candidates} | set(result.same) == NAMES
     assert sorted(work.name for work in calls) == sorted(
         ["qat", f"{WIDTH}-qat", "vocabulary-qat", f"prune_embeddings-{WIDTH}-qat"]
     )
     assert before == digests(folder / "model")
     content = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
-    assert {one["name"] for one in content["pruned"]} == {WIDTH, "vocabulary", f"prune_embeddings-{WIDTH}"}
-    assert [one["model"] for one in content["trained"]].count(None) == 1
+    assert {model["name"] for model in content["pruned"]} == {WIDTH, "vocabulary", f"prune_embeddings-{WIDTH}"}
+    assert [model["model"] for model in content["trained"]].count(None) == 1
     assert not (tmp_path / WORK).exists()
     for name in NAMES - set(result.same):
         place = tmp_path / "candidates" / name
         assert {replay.verdict for replay in check(place)} == {"ok"}, name
-    scores = {one.name: one.score.value for one in result.candidates}
-    torch_score = next(one["torch_score"] for one in content["trained"] if one["model"] is None)
+    scores = {measured.name: measured.score.value for measured in result.candidates}
+    torch_score = next(model["torch_score"] for model in content["trained"] if model["model"] is None)
     # One row of 50: single codes may flip between torch and the engine.
     assert scores["qat"] == pytest.approx(torch_score, abs=0.021)
 
@@ -112,11 +112,11 @@ def test_a_drop_too_large_has_trained_layers_left_float_one_after_another(folder
     spoil(folder, tmp_path / "spoilt")
     how = {"weight_quantize_type": "abs_max", "smooth": "off", "max_drop": 0.0}
     result = run(tmp_path / "spoilt", tmp_path / "out", strategy="qat", learning_rate=1e-6, max_steps=1, **how)
-    names = [one.name for one in result.candidates]
+    names = [measured.name for measured in result.candidates]
     assert names == ["qat", *(f"qat-float{number}" for number in range(1, len(names)))]
-    layers = [len(one.candidate.quant_map.layers) for one in result.candidates]
+    layers = [len(measured.candidate.quant_map.layers) for measured in result.candidates]
     assert layers == [layers[0] - number for number in range(len(names))]
-    drops = [one.comparison.drop.drop for one in result.candidates]
+    drops = [measured.comparison.drop.drop for measured in result.candidates]
     assert all(drop > 0 for drop in drops[:-1])
     assert result.met == (drops[-1] <= 0)
     assert len(names) > 1

@@ -34,8 +34,8 @@ def texts(count: int, seed: int = 9) -> list[str]:
     return [row["text"] for row in rows(single, count, seed)]
 
 
-def divide(data: Data, task: Any = TASK, **asked_for: Any) -> DividedRows:
-    options = CompressOptions(**asked_for)
+def divide(data: Data, task: Any = TASK, **keywords: Any) -> DividedRows:
+    options = CompressOptions(**keywords)
     return divide_rows(data, task, options, options.plans())
 
 
@@ -46,7 +46,7 @@ def spelled(examples: Any) -> list[str]:
 class TestWhatTheyJoin:
     def test_training_and_counts_take_all_of_them_and_labels_none(self) -> None:
         train, dev = (from_dataset(rows(single, 30, seed)) for seed in (0, 1))
-        data = Data(train, dev, unlabelled=from_dataset([{"text": one, "label": "unheard"} for one in texts(50)]))
+        data = Data(train, dev, unlabelled=from_dataset([{"text": text, "label": "unheard"} for text in texts(50)]))
         divided = divide(data, strategy="dynabert")
         assert spelled(divided.train) == [row["text"] for row in train]
         assert spelled(divided.unlabelled) == texts(50)
@@ -59,17 +59,17 @@ class TestWhatTheyJoin:
         train = from_dataset([{"text": f"own {i}", "label": "good"} for i in range(6000)]) if with_train else None
         others = from_dataset([{"text": f"other {i}"} for i in range(12000)])
         dev = from_dataset(rows(single, 300, 1))
-        given: dict[str, Any] = {"strategy": "prune", "target_speedup": 2}
-        found = spelled(divide(Data(train, dev, unlabelled=others), **given).statistics)
+        keywords: dict[str, Any] = {"strategy": "prune", "target_speedup": 2}
+        found = spelled(divide(Data(train, dev, unlabelled=others), **keywords).statistics)
         assert len(found) == len(set(found)) == STATISTICS
         assert sum(text.startswith("other") for text in found) == pytest.approx(
             STATISTICS * (12000 / 18000 if with_train else 1), rel=0.05
         )
-        assert found == spelled(divide(Data(train, dev, unlabelled=others), **given).statistics)
-        assert found != spelled(divide(Data(train, dev, unlabelled=others), **given, seed=1).statistics)
+        assert found == spelled(divide(Data(train, dev, unlabelled=others), **keywords).statistics)
+        assert found != spelled(divide(Data(train, dev, unlabelled=others), **keywords, seed=1).statistics)
 
     def test_they_calibrate_in_the_place_of_training_rows_so_that_all_eval_rows_score(self) -> None:
-        dev, others = from_dataset(rows(single, 90, 1)), from_dataset([{"text": one} for one in texts(300)])
+        dev, others = from_dataset(rows(single, 90, 1)), from_dataset([{"text": text} for text in texts(300)])
         divided = divide(Data(None, dev, unlabelled=others), strategy="ptq")
         assert set(spelled(divided.calibration)) <= set(texts(300))
         assert (divided.counts["calibration"], divided.counts["scoring"], divided.notes) == (128, 90, ())
@@ -103,8 +103,8 @@ class TestLabelsInThemAreNotRead:
         spoilt = [{**row, **bogus} for row in plain]
         read = []
         for name, records in (("plain", plain), ("spoilt", spoilt)):
-            source: Any = records if in_memory else jsonl(tmp_path / f"{name}.jsonl", records)
-            data = Data(None, from_dataset(rows(make, 5)), unlabelled=texts_of(source))
+            unlabelled: Any = records if in_memory else jsonl(tmp_path / f"{name}.jsonl", records)
+            data = Data(None, from_dataset(rows(make, 5)), unlabelled=texts_of(unlabelled))
             read.append(divide(data, task, strategy="ptq").unlabelled)
         assert read[0] == read[1]
         assert len(read[0]) == 20
@@ -114,7 +114,7 @@ class TestLabelsInThemAreNotRead:
         from tersely.tasks import Columns
 
         named = [{"review": row["text"], "stars": row["label"]} for row in rows(single, 20)]
-        columns, others = Columns(text="review", label="stars"), [{"review": one, "note": ""} for one in texts(9)]
+        columns, others = Columns(text="review", label="stars"), [{"review": text, "note": ""} for text in texts(9)]
         data = Data(from_dataset(named), from_dataset(named), None, columns, texts_of(others))
         assert spelled(divide(data, strategy="dynabert").unlabelled) == texts(9)
 
@@ -148,9 +148,9 @@ class TestWhereTheyDoNotFit:
     )  # fmt: skip
     def test_data_is_told_in_one_line(self, task: Any, make: Any, others: Any, said: str) -> None:
         dev = from_dataset(rows(make, 9))
-        with pytest.raises(UserError, match=said) as told:
+        with pytest.raises(UserError, match=said) as caught:
             divide(Data(None, dev, unlabelled=texts_of(others)), task, strategy="ptq")
-        assert "\n" not in str(told.value)
+        assert "\n" not in str(caught.value)
 
     def test_without_rows_that_score_the_training_rows_say_what_fits(self) -> None:
         train = Rows("train.tsv", ("text", "label"), ({"text": "x", "label": "good"},), (2,))
@@ -174,12 +174,12 @@ class TestWhereTheyDoNotFit:
         ],
     )  # fmt: skip
     def test_strategies_that_do_not_look_at_them(self, options: dict[str, Any], train: bool, said: str | None) -> None:
-        given = CompressOptions(**options)
+        settings = CompressOptions(**options)
         if said is None:
-            check_unlabelled(given, given.plans(), train=train)
+            check_unlabelled(settings, settings.plans(), train=train)
             return
         with pytest.raises(UserError, match=f"'unlabelled_file' option has no effect {said}"):
-            check_unlabelled(given, given.plans(), train=train)
+            check_unlabelled(settings, settings.plans(), train=train)
 
     @pytest.mark.parametrize(
         ("plan", "options", "lacks"),
@@ -194,8 +194,8 @@ class TestWhereTheyDoNotFit:
         ],
     )
     def test_what_learns_from_labels_needs_training_rows(self, plan: str, options: dict[str, Any], lacks: bool) -> None:
-        given = CompressOptions(strategy=plan, **options)
-        by_labels = [one for one in given.plans() if given.learns_from_labels(one)]
+        settings = CompressOptions(strategy=plan, **options)
+        by_labels = [parsed for parsed in settings.plans() if settings.learns_from_labels(parsed)]
         assert lacks_train_rows(parse(plan), train=False, unlabelled=True, by_labels=by_labels) == lacks
         assert lacks_train_rows(parse(plan), train=False, unlabelled=False, by_labels=by_labels)
         assert not lacks_train_rows(parse(plan), train=True, by_labels=by_labels)
@@ -208,14 +208,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed, name in enumerate(("train", "dev")):
         tsv(folder / f"{name}.tsv", rows(single, 24, seed))
     tiny(folder / "model", hidden=64, std=0.15, id2label=dict(enumerate(LABELS)))
-    jsonl(folder / "spoilt.jsonl", [{"text": one, "label": "unheard"} for one in texts(60)])
+    jsonl(folder / "spoilt.jsonl", [{"text": text, "label": "unheard"} for text in texts(60)])
     (folder / "plain.txt").write_text("\n".join(texts(60)) + "\n")
     return folder
 
 
-def run(place: Path, output: Path, **given: Any) -> dict[str, Any]:
+def run(place: Path, output: Path, **keywords: Any) -> dict[str, Any]:
     """What the result of a run says."""
-    tersely.compress(place / "model", output_dir=output, engines="onnxruntime", **given)
+    tersely.compress(place / "model", output_dir=output, engines="onnxruntime", **keywords)
     return dict(json.loads((output / "result.json").read_text()))
 
 
@@ -236,8 +236,8 @@ def test_one_result_with_their_labels_and_without(
     words += ["--strategy", "dynabert", "--strategy", "qat", "--unlabelled_file", str(place / "spoilt.jsonl")]
     assert cli.main(["compress", str(place / "model"), *words, "--output_dir", str(tmp_path / "spoilt")]) == 0
     assert "24 rows trained, 60 unlabelled rows, 16 rows calibrated" in capsys.readouterr().out
-    given: dict[str, Any] = {**both, **quick, "strategy": ["dynabert", "qat"]}
-    plain = run(place, tmp_path / "plain", **given, unlabelled_file=place / "plain.txt")
+    keywords: dict[str, Any] = {**both, **quick, "strategy": ["dynabert", "qat"]}
+    plain = run(place, tmp_path / "plain", **keywords, unlabelled_file=place / "plain.txt")
     assert models(tmp_path / "plain") == models(tmp_path / "spoilt") != {}
     assert (plain["rows"]["train"], plain["rows"]["unlabelled"]) == (24, 60)
     assert plain["settings"]["files"]["unlabelled"].endswith("plain.txt")
@@ -247,23 +247,26 @@ def test_one_result_with_their_labels_and_without(
 @pytest.mark.slow
 def test_they_are_enough_where_no_labels_are_needed(place: Path, tmp_path: Path, short_timings: None) -> None:
     """For pruning to order too; a cut vocabulary keeps their tokens."""
-    given: dict[str, Any] = {"eval_file": place / "dev.tsv", "unlabelled_file": [{"text": one} for one in texts(60)]}
+    keywords: dict[str, Any] = {
+        "eval_file": place / "dev.tsv",
+        "unlabelled_file": [{"text": text} for text in texts(60)],
+    }
     trains = {"strategy": "prune_embeddings+dynabert", **TRAINING}
     with pytest.raises(UserError, match=r"learns from labels, and needs training rows that have them\..*label_loss 0"):
-        run(place, tmp_path / "refused", **given, **trains)
+        run(place, tmp_path / "refused", **keywords, **trains)
     assert not (tmp_path / "refused").exists()
-    found = run(place, tmp_path / "out", **given, **trains, importance="teacher")
+    found = run(place, tmp_path / "out", **keywords, **trains, importance="teacher")
     assert (found["rows"]["train"], found["rows"]["unlabelled"]) == (0, 60)
-    assert [one["name"] for one in found["candidates"]] == ["prune_embeddings-width_mult_0.75"]
+    assert [candidate["name"] for candidate in found["candidates"]] == ["prune_embeddings-width_mult_0.75"]
     kept = open_folder(tmp_path / "out" / "torch" / "prune_embeddings-width_mult_0.75").encoder
     unknown = kept.plain(["[UNK]"])[0].ids
-    assert not any(set(unknown) & set(one.ids) for one in kept.plain(texts(60)))
+    assert not any(set(unknown) & set(example.ids) for example in kept.plain(texts(60)))
 
 
 @pytest.mark.slow
 def test_models_are_pruned_by_them_alone(place: Path, tmp_path: Path, short_timings: None) -> None:
-    given: dict[str, Any] = {"eval_file": place / "dev.tsv", "unlabelled_file": place / "plain.txt"}
-    found = run(place, tmp_path / "out", **given, strategy="prune", target_speedup=1.2, target_length=16)
+    keywords: dict[str, Any] = {"eval_file": place / "dev.tsv", "unlabelled_file": place / "plain.txt"}
+    found = run(place, tmp_path / "out", **keywords, strategy="prune", target_speedup=1.2, target_length=16)
     assert (found["rows"]["train"], found["rows"]["unlabelled"], found["rows"]["scoring"]) == (0, 60, 24)
     assert found["pruned"][0]["shot"]["target"] == 1.2
 

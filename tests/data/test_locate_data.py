@@ -31,7 +31,7 @@ def test_name_is_found_in_the_data_folder_or_the_variable(tmp_path, monkeypatch,
 def test_unknown_name_tells_where_it_looked_and_what_to_do(tmp_path):
     with pytest.raises(UserError) as caught:
         locate("clue tnews", tmp_path)
-    told = str(caught.value)
+    said = str(caught.value)
     for part in (
         str(tmp_path),
         str(tmp_path / "clue"),
@@ -39,7 +39,7 @@ def test_unknown_name_tells_where_it_looked_and_what_to_do(tmp_path):
         str(tmp_path / "tnews"),
         "TERSELY_DATA",
     ):
-        assert part in told
+        assert part in said
     with pytest.raises(UserError, match="Did you mean 'msra_ner'"):
         locate("msra_nre", tmp_path)
 
@@ -68,14 +68,14 @@ def test_split_is_found_by_its_usual_names(tmp_path, files, split, expected):
 def test_split_that_is_not_there_or_not_clear_is_refused(tmp_path):
     for name in ("train.csv", "train.tsv", "notes.txt"):
         (tmp_path / name).write_text("x")
-    for split, told in (
+    for split, said in (
         ("train", "Several files could be the train split: train.csv, train.tsv."),
         ("test", "There is no test file (test.*). Here: notes.txt, train.csv, train.tsv."),
         ("tset", "There is no split 'tset'. Did you mean 'test'?"),
     ):
         with pytest.raises(UserError) as caught:
             split_file(tmp_path, split)
-        assert str(caught.value).startswith(f"{tmp_path}: {told}")
+        assert str(caught.value).startswith(f"{tmp_path}: {said}")
     for find in (split_file, find_split):
         with pytest.raises(UserError, match="There is no such folder"):
             find(tmp_path / "no", "train")

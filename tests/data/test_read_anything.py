@@ -23,12 +23,14 @@ def read_or_refuse(file: Path) -> Rows | None:
     try:
         return read(file)
     except UserError as error:
-        told = str(error)
-    assert told.startswith(str(file))
+        said = str(error)
+    assert said.startswith(str(file))
     return None
 
 
-@pytest.mark.parametrize("name", [f"a{suffix}" for one in FORMATS.values() for suffix in one.suffixes] + ["a.txt", "a"])
+@pytest.mark.parametrize(
+    "name", [f"a{suffix}" for form in FORMATS.values() for suffix in form.suffixes] + ["a.txt", "a"]
+)
 @given(content=JUNK)
 @settings(max_examples=40, deadline=None)
 def test_any_bytes_give_sound_rows_or_a_user_error(tmp_path_factory, name, content):

@@ -86,7 +86,7 @@ def test_rows_without_agreement_are_left_out_and_counted(tmp_path, task, caplog)
 
 
 def marked_by_insertion(text: str, noun: str, noun_at: int, pronoun: str, pronoun_at: int) -> str:
-    """The reference's way: marks are inserted one by one into a list, the earlier word's first."""
+    """PaddleNLP's way: marks are inserted one by one into a list, the earlier word's first."""
     letters = list(text)
     spans = sorted([(noun_at, len(noun), "_", "_"), (pronoun_at, len(pronoun), "[", "]")])
     for shift, (start, length, left, right) in zip((0, 2), spans, strict=True):
@@ -104,15 +104,15 @@ def test_coreference_marks_agree_with_inserting_them_one_by_one(parts, words, sw
     before, between, after = parts
     text = before + words[0] + between + words[1] + after
     places = (len(before), len(before) + len(words[0]) + len(between))
-    one, two = (1, 0) if swap else (0, 1)
+    first, second = (1, 0) if swap else (0, 1)
     target = {
-        "span1_text": words[one],
-        "span1_index": places[one],
-        "span2_text": words[two],
-        "span2_index": places[two],
+        "span1_text": words[first],
+        "span1_index": places[first],
+        "span2_text": words[second],
+        "span2_index": places[second],
     }
     got = RULES["cluewsc2020"]({"text": text, "target": target}, "a:1")["text"]
-    assert got == marked_by_insertion(text, words[one], places[one], words[two], places[two])
+    assert got == marked_by_insertion(text, words[first], places[first], words[second], places[second])
 
 
 def test_coreference_words_must_stand_where_they_are_said_to(tmp_path):
@@ -124,7 +124,7 @@ def test_coreference_words_must_stand_where_they_are_said_to(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("task", "change", "told"),
+    ("task", "change", "said"),
     [
         ("cluewsc2020", {"text": None}, "The field 'text' must be a string, 'target' an object."),
         ("cluewsc2020", {"target": "他"}, "The field 'text' must be a string, 'target' an object."),
@@ -134,11 +134,11 @@ def test_coreference_words_must_stand_where_they_are_said_to(tmp_path):
         ("csl", {"keyword": None, "abst": "甲"}, "The field 'keyword' must be a list."),
     ],
 )
-def test_field_of_the_wrong_kind_is_named_with_its_line(tmp_path, task, change, told):
+def test_field_of_the_wrong_kind_is_named_with_its_line(tmp_path, task, change, said):
     file = write(tmp_path, {**WSC, **change})
     with pytest.raises(UserError) as caught:
         read(file, dataset=task)
-    assert str(caught.value).startswith(f"{file}:1: {told}")
+    assert str(caught.value).startswith(f"{file}:1: {said}")
 
 
 def test_missing_field_is_named_with_its_line(tmp_path):

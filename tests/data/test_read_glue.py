@@ -118,5 +118,5 @@ def test_file_of_another_task_is_refused_with_its_columns(tmp_path):
     file = write(tmp_path, "dev.tsv", header, row)
     with pytest.raises(UserError) as caught:
         read(tmp_path, split="dev", dataset="mrpc", format="tsv")
-    told = f"{file}: The columns are not those of GLUE's mrpc. Columns here: index, question, sentence, label."
-    assert str(caught.value).startswith(told)
+    said = f"{file}: The columns are not those of GLUE's mrpc. Columns here: index, question, sentence, label."
+    assert str(caught.value).startswith(said)

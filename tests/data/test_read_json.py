@@ -31,7 +31,7 @@ def test_every_shape_gives_the_same_records(tmp_path_factory, records, ascii, in
     listed.write_text(json.dumps(records, ensure_ascii=ascii, indent=indent), encoding="utf-8")
     note = {"version": {"data": [1]}, "data": records, "end": "]"}
     under.write_text(json.dumps(note, ensure_ascii=ascii, indent=indent), encoding="utf-8")
-    lines.write_text("".join(json.dumps(one, ensure_ascii=ascii) + "\n" for one in records), encoding="utf-8")
+    lines.write_text("".join(json.dumps(record, ensure_ascii=ascii) + "\n" for record in records), encoding="utf-8")
     for file in (listed, under, lines):
         assert list(read(file).records) == records
 

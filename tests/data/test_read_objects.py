@@ -76,9 +76,9 @@ def test_parquet_of_others_is_read_without_class_names(tmp_path):
 
 def test_spoilt_parquet_is_refused(tmp_path):
     file = tmp_path / "a.parquet"
-    for content, told in ((b"text,label\n", "The file is not parquet."), (b"PAR1 and no more", "cannot be read")):
+    for content, said in ((b"text,label\n", "The file is not parquet."), (b"PAR1 and no more", "cannot be read")):
         file.write_bytes(content)
-        with pytest.raises(UserError, match=told) as caught:
+        with pytest.raises(UserError, match=said) as caught:
             read(file)
         assert caught.value.where == str(file)
 

@@ -18,8 +18,8 @@ from tersely.data.squad import nearest_place
 CONTEXT = "Paris is in France. Paris is big."
 
 
-def article(*asked: dict[str, Any], context: str = CONTEXT) -> dict[str, Any]:
-    return {"title": "t", "paragraphs": [{"id": "P", "context": context, "qas": list(asked)}]}
+def article(*questions: dict[str, Any], context: str = CONTEXT) -> dict[str, Any]:
+    return {"title": "t", "paragraphs": [{"id": "P", "context": context, "qas": list(questions)}]}
 
 
 def question(name: str, *answers: tuple[str, int], **more: Any) -> dict[str, Any]:
@@ -80,10 +80,10 @@ def test_answer_at_another_place_moves_to_the_nearest_and_is_counted_once(tmp_pa
 def test_answer_that_is_nowhere_is_refused_with_the_question_named(tmp_path):
     file = write(tmp_path, article(question("q1", ("Paris", 0)), question("q2", ("London", 4))))
     line = next(number for number, line in enumerate(file.read_text().split("\n"), start=1) if '"q2"' in line)
-    told = (
+    said = (
         f"{file}:{line}: Question 'q2': the answer 'London' is not found at its offset 4, nor anywhere in the context."
     )
-    assert refusal(read, file).startswith(told)
+    assert refusal(read, file).startswith(said)
 
 
 def test_gold_without_offset_that_is_nowhere_stays_only_beside_one_that_is_there(tmp_path, caplog):
@@ -94,7 +94,7 @@ def test_gold_without_offset_that_is_nowhere_stays_only_beside_one_that_is_there
 
 
 @pytest.mark.parametrize(
-    ("asked", "what"),
+    ("malformed", "what"),
     [
         ({"question": "?", "answers": []}, "A question needs an 'id' and a 'question'."),
         ({"id": "q", "question": "?", "answers": "Paris"}, "'answers' must be a list."),
@@ -104,8 +104,8 @@ def test_gold_without_offset_that_is_nowhere_stays_only_beside_one_that_is_there
         ("Where?", "A question needs an 'id' and a 'question'."),
     ],
 )
-def test_malformed_questions_are_refused(tmp_path, asked, what):
-    assert what in refusal(read, write(tmp_path, article(asked)))
+def test_malformed_questions_are_refused(tmp_path, malformed, what):
+    assert what in refusal(read, write(tmp_path, article(malformed)))
 
 
 def test_paragraph_without_context_is_refused(tmp_path):
@@ -128,4 +128,4 @@ def test_nearest_place_agrees_with_trying_every_place(text, context, start):
         assert place is None
     else:
         assert place in places
-        assert abs(place - start) == min(abs(one - start) for one in places)
+        assert abs(place - start) == min(abs(other - start) for other in places)

@@ -159,8 +159,8 @@ def test_doubled_header_is_refused(tmp_path):
 def test_bytes_that_are_not_utf_8_are_named_by_line_and_offset(tmp_path, name):
     content = '{"text": "中"}\n'.encode() + b'{"text": "caf\xe9"}\n'
     file = write(tmp_path, name, content)
-    told = refusal(read, file)
-    assert told.startswith(f"{file}:2: The file is not UTF-8: byte 0xe9 at offset {content.index(0xE9)}.")
+    said = refusal(read, file)
+    assert said.startswith(f"{file}:2: The file is not UTF-8: byte 0xe9 at offset {content.index(0xE9)}.")
 
 
 def test_offset_counts_the_byte_order_mark(tmp_path):
@@ -197,12 +197,12 @@ NUMBERS = "".join(f"好书 {i}\t{i / 4}\n" for i in range(12))
 @pytest.mark.parametrize("rows", [ROWS, NUMBERS])
 def test_names_in_other_words_are_asked_about_not_taken_as_a_row(tmp_path, rows):
     file = write(tmp_path, "a.tsv", "评论\t情感\n" + rows)
-    told = refusal(read, file)
-    assert told.startswith(
+    said = refusal(read, file)
+    assert said.startswith(
         f"{file}:1: Does the first line name the columns? Its last field, '情感', stands in no other"
     )
-    assert "header true text_column '评论' label_column '情感'" in told
-    assert "header false" in told
+    assert "header true text_column '评论' label_column '情感'" in said
+    assert "header false" in said
     assert read(file, header=True).columns == ("评论", "情感")
     assert len(read(file, header=False)) == 13
 
@@ -223,8 +223,8 @@ def test_a_first_row_like_the_others_is_a_row(tmp_path, text):
 
 def test_names_of_pairs_are_told_in_order(tmp_path):
     rows = "".join(f"a {i}\tb {i}\t{i % 2}\n" for i in range(12))
-    told = refusal(read, write(tmp_path, "a.tsv", "früher\tspäter\tgleich\n" + rows))
-    assert "text_column 'früher' text_pair_column 'später' label_column 'gleich'" in told
+    said = refusal(read, write(tmp_path, "a.tsv", "früher\tspäter\tgleich\n" + rows))
+    assert "text_column 'früher' text_pair_column 'später' label_column 'gleich'" in said
 
 
 def test_a_column_that_the_first_row_names_is_told_of(tmp_path):

@@ -1,4 +1,4 @@
-"""What holds of every form for others: it answers as the artifact does, is whole or absent, and refuses in one line."""
+"""Every layout for other tools: it answers as the artifact does, is complete or absent, and refuses in one line."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 def test_layout_answers_as_the_artifact_does(
     form: str, kind: str, precision: str, artifact: Callable[..., Path], tmp_path: Path
 ) -> None:
-    source, layout = read(artifact(kind, precision)), LAYOUTS[form]()
-    done = lay_out(source, tmp_path / "out", layout)
+    parent, layout = read(artifact(kind, precision)), LAYOUTS[form]()
+    done = lay_out(parent, tmp_path / "out", layout)
     assert done.difference <= 1e-6
     folder = done.artifact.folder
     assert [graph.precision for graph in done.artifact.manifest.graphs] == [precision]
-    assert done.artifact.manifest.parents[-1] == f"sha256:{source.manifest.files[done.source.path]}"
-    assert [(one.verdict, one.engine) for one in check(folder, threads=1)] == [("ok", layout.engine)]
-    ours, theirs = (runtime.load(place, layout.engine, 1) for place in (folder, source.folder))
+    assert done.artifact.manifest.parents[-1] == f"sha256:{parent.manifest.files[done.source.path]}"
+    assert [(replay.verdict, replay.engine) for replay in check(folder, threads=1)] == [("ok", layout.engine)]
+    ours, theirs = (runtime.load(place, layout.engine, 1) for place in (folder, parent.folder))
     if precision == "fp32":  # of INT8 the engine has a graph of its own, which rounds elsewhere
         assert ours.predict(INPUTS[kind]) == theirs.predict(INPUTS[kind])
     assert not (folder / "onnx").exists()
@@ -62,32 +62,32 @@ def test_layout_answers_as_the_artifact_does(
 def test_layout_is_scored_on_the_rows_given_and_not_without(
     form: str, artifact: Callable[..., Path], tmp_path: Path
 ) -> None:
-    source, layout = read(artifact()), LAYOUTS[form]()
+    parent, layout = read(artifact()), LAYOUTS[form]()
     texts = ["A film of quiet grace.", "Paris and Berlin.", "The old river bank.", "What did the company say?"]
-    said = [one.value for one in runtime.load(source.folder, "onnxruntime", 1).predict(texts)]
+    said = [answer.value for answer in runtime.load(parent.folder, "onnxruntime", 1).predict(texts)]
     golds = [said[0], said[1], said[2], (said[3] + 1) % 3]
     examples = [TextExample(text, gold=gold) for text, gold in zip(texts, golds, strict=True)]
-    scored = lay_out(source, tmp_path / "scored", layout, examples=examples)
+    scored = lay_out(parent, tmp_path / "scored", layout, examples=examples)
     note = scored.artifact.manifest.score
     assert note is not None
     assert (note["value"], note["rows"], note["engine"]) == (0.75, 4, layout.engine)
-    assert lay_out(source, tmp_path / "bare", layout).artifact.manifest.score is None
+    assert lay_out(parent, tmp_path / "bare", layout).artifact.manifest.score is None
 
 
 @pytest.mark.parametrize("form", LAYOUTS)
 def test_two_layouts_are_byte_equal_and_only_ours_are_replaced(
     form: str, artifact: Callable[..., Path], tmp_path: Path
 ) -> None:
-    source, layout = read(artifact("text", "int8")), LAYOUTS[form]()
-    first = lay_out(source, tmp_path / "first", layout).artifact
-    assert lay_out(source, tmp_path / "second", layout).artifact.manifest == first.manifest
+    parent, layout = read(artifact("text", "int8")), LAYOUTS[form]()
+    first = lay_out(parent, tmp_path / "first", layout).artifact
+    assert lay_out(parent, tmp_path / "second", layout).artifact.manifest == first.manifest
     with pytest.raises(UserError, match="not empty"):
-        lay_out(source, tmp_path / "first", layout)
+        lay_out(parent, tmp_path / "first", layout)
     again = lay_out(read(artifact()), tmp_path / "first", layout, overwrite=True).artifact
     assert again.manifest.graphs[0].precision == "fp32"
     (again.folder / "mine.txt").write_text("mine")
     with pytest.raises(UserError, match="did not write"):
-        lay_out(source, tmp_path / "first", layout, overwrite=True)
+        lay_out(parent, tmp_path / "first", layout, overwrite=True)
 
 
 class Wrong(OpenVinoLayout):

@@ -16,8 +16,8 @@ from tiny_artifacts import OWN, SHARED, make_int8, reseal
 GRAPH_ENGINES = [name for name in ("onnxruntime", "openvino") if name in engines.installed()]
 
 
-class Told:
-    """A progress that remembers what it was told."""
+class RecordedProgress:
+    """A progress that keeps the lines it is given."""
 
     def __init__(self):
         from tersely.progress import SILENT
@@ -30,8 +30,8 @@ class Told:
 
 @pytest.mark.slow
 def test_all_ways_to_open_a_model_give_the_same_answers(artifact_folder, model_folder):
-    told = Told()
-    with opener(progress=told) as open_system:
+    progress = RecordedProgress()
+    with opener(progress=progress) as open_system:
         systems = [open_system(model_folder(), "auto"), open_system(model_folder(), "torch", 1)]
         for folder in (artifact_folder(), model_folder()):
             systems += [open_system(folder, engine, 1) for engine in GRAPH_ENGINES]
@@ -41,7 +41,7 @@ def test_all_ways_to_open_a_model_give_the_same_answers(artifact_folder, model_f
         assert np.abs(np.array(found) - scores[0]).max() < 1e-4
     assert [system.engine for system in systems] == ["torch", "torch", *GRAPH_ENGINES * 2, "onnxruntime"]
     assert {system.model for system in systems} == {"bert-SequenceClassification"}
-    assert len(told.lines) == 1  # exported once, for all engines
+    assert len(progress.lines) == 1  # exported once, for all engines
     assert systems[1].predictor.engine.threads == 1
     assert systems[0].loaded == model_folder()
     exported, own = systems[2 + len(GRAPH_ENGINES)].loaded, systems[-1].loaded
@@ -92,11 +92,11 @@ def test_artifact_on_torch_is_refused(artifact_folder):
 
 
 def test_unknown_engine_is_refused_before_anything_is_exported(model_folder):
-    told = Told()
+    progress = RecordedProgress()
     for name in ("onnxruntme", "openvino-fp16", "torch-bf16", "torchx"):
-        with opener(progress=told) as open_system, pytest.raises(UserError, match=f"no engine '{name}'"):
+        with opener(progress=progress) as open_system, pytest.raises(UserError, match=f"no engine '{name}'"):
             open_system(model_folder(), name)
-    assert told.lines == []
+    assert progress.lines == []
     with opener() as open_system, pytest.raises(UserError, match="Did you mean 'onnxruntime'"):
         open_system(model_folder(), "onnxruntme")
 

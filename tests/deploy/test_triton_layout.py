@@ -44,7 +44,7 @@ def parsed(text: str) -> Any:
 
 
 def described(tensors: Any) -> dict[str, tuple[str, list[int]]]:
-    return {one.name: (SCHEMA.DataType.Name(one.data_type), list(one.dims)) for one in tensors}
+    return {tensor.name: (SCHEMA.DataType.Name(tensor.data_type), list(tensor.dims)) for tensor in tensors}
 
 
 def declared(values: Any) -> dict[str, tuple[str, list[int]]]:
@@ -66,18 +66,18 @@ def test_description_is_the_graphs_own(head: str, tmp_path: Path) -> None:
     assert described(found.output) == declared(graph.output)
     assert (found.name, found.backend, found.max_batch_size) == ("reader", "onnxruntime", 64)
     assert found.dynamic_batching.max_queue_delay_microseconds == 2000
-    assert [SCHEMA.ModelInstanceGroup.Kind.Name(one.kind) for one in found.instance_group] == ["KIND_CPU"]
+    assert [SCHEMA.ModelInstanceGroup.Kind.Name(group.kind) for group in found.instance_group] == ["KIND_CPU"]
 
 
 @pytest.mark.parametrize("kind", ["text", "labels", "tags", "question"])
 def test_repository_has_triton_s_layout_and_the_labels_of_a_classifier(kind: str, tmp_path: Path) -> None:
-    source = read(tiny_artifacts.make(tmp_path / "artifact", kind))
-    laid = lay_out(source, tmp_path / "models", TritonLayout("reader")).artifact
+    parent = read(tiny_artifacts.make(tmp_path / "artifact", kind))
+    laid = lay_out(parent, tmp_path / "models", TritonLayout("reader")).artifact
     assert laid.folder == tmp_path / "models" / "reader"
-    assert (laid.folder / "1" / "model.onnx").read_bytes() == source.path("onnx/model.onnx").read_bytes()
+    assert (laid.folder / "1" / "model.onnx").read_bytes() == parent.path("onnx/model.onnx").read_bytes()
     found = parsed((laid.folder / "config.pbtxt").read_text())
     assert found.name == laid.folder.name
-    named = {one.label_filename for one in found.output}
+    named = {tensor.label_filename for tensor in found.output}
     if kind == "text":
         assert named == {"labels.txt"}
         assert (laid.folder / "labels.txt").read_text().splitlines() == ["bad", "fair", "good"]
@@ -87,15 +87,15 @@ def test_repository_has_triton_s_layout_and_the_labels_of_a_classifier(kind: str
 
 
 def test_int8_artifact_gives_its_self_contained_graph(tmp_path: Path) -> None:
-    source = read(tiny_artifacts.make_int8(tmp_path / "artifact"))
-    own, shared = source.manifest.graphs
+    parent = read(tiny_artifacts.make_int8(tmp_path / "artifact"))
+    own, shared = parent.manifest.graphs
     leaning = Graph(own.path, own.engines, "int8", data=(shared.path,))
-    tiny_artifacts.reseal(source.folder, graphs=(leaning, shared))
-    laid = lay_out(read(source.folder), tmp_path / "models", TritonLayout("int8")).artifact
+    tiny_artifacts.reseal(parent.folder, graphs=(leaning, shared))
+    laid = lay_out(read(parent.folder), tmp_path / "models", TritonLayout("int8")).artifact
     assert sorted(path.name for path in (laid.folder / "1").iterdir()) == ["model.onnx"]
     written = onnx.load(laid.folder / "1" / "model.onnx", load_external_data=False)
     assert not any(tensor.external_data for tensor in written.graph.initializer)
-    assert (laid.folder / "1" / "model.onnx").read_bytes() == source.path(shared.path).read_bytes()
+    assert (laid.folder / "1" / "model.onnx").read_bytes() == parent.path(shared.path).read_bytes()
 
 
 def test_weights_beside_the_graph_come_along(tmp_path: Path) -> None:
@@ -111,19 +111,19 @@ def test_weights_beside_the_graph_come_along(tmp_path: Path) -> None:
 
 
 def test_other_models_of_the_repository_are_left_alone(tmp_path: Path) -> None:
-    source = read(tiny_artifacts.make(tmp_path / "artifact"))
+    parent = read(tiny_artifacts.make(tmp_path / "artifact"))
     (tmp_path / "models" / "theirs" / "1").mkdir(parents=True)
     (tmp_path / "models" / "theirs" / "config.pbtxt").write_text('name: "theirs"\n')
-    lay_out(source, tmp_path / "models", TritonLayout("ours"))
+    lay_out(parent, tmp_path / "models", TritonLayout("ours"))
     assert sorted(path.name for path in (tmp_path / "models").iterdir()) == ["ours", "theirs"]
     assert (tmp_path / "models" / "theirs" / "config.pbtxt").read_text() == 'name: "theirs"\n'
 
 
 @pytest.mark.parametrize("name", ["my model", "../up", "", ".hidden", 'a"b'])
 def test_name_that_is_no_folder_of_a_repository_is_refused(name: str, tmp_path: Path) -> None:
-    source = read(tiny_artifacts.make(tmp_path / "artifact"))
+    parent = read(tiny_artifacts.make(tmp_path / "artifact"))
     with pytest.raises(UserError, match="letters, digits"):
-        lay_out(source, tmp_path / "models", TritonLayout(name))
+        lay_out(parent, tmp_path / "models", TritonLayout(name))
     assert not (tmp_path / "models").exists()
 
 

@@ -28,9 +28,9 @@ def sources(tmp_path_factory) -> dict[str, Path]:
     return {"onnxruntime": folder / "model.onnx", "openvino": folder / "model.onnx", "torch": folder}
 
 
-def opened(name: str, source: Path, threads: int) -> Engine:
+def opened(name: str, path: Path, threads: int) -> Engine:
     """Load a graph, or for torch the module of a folder."""
-    return load(name, load_module(source) if name == "torch" else source, threads=threads)
+    return load(name, load_module(path) if name == "torch" else path, threads=threads)
 
 
 @pytest.fixture(params=list(ENGINES), scope="module")

@@ -54,7 +54,7 @@ def test_exact_sum_is_what_the_standard_says(content, dtype):
     x = np.zeros((3, WIDTH), dtype)
     x[:, 4:6] = 255
     made = onnx.load_from_string(content)
-    made.opset_import[0].version = 19  # the reference has no quantizers older than that; they mean the same
+    made.opset_import[0].version = 19  # ONNX's reference evaluator has no older quantizers; they mean the same
     (y,) = ReferenceEvaluator(made).run(None, {"x": x})
     assert (y == EXACT).all()
 

@@ -74,7 +74,7 @@ def test_thread_count_below_one_is_refused(threads, tmp_path):
         load("onnxruntime", tmp_path, threads=threads)
 
 
-def test_providers_are_handed_on_or_refused_by_name(tmp_path):
+def test_providers_are_passed_on_or_refused_by_name(tmp_path):
     path = identity(tmp_path / "model.onnx")
     assert load("onnxruntime", path, providers=[("CPUExecutionProvider", {})]).threads
     with pytest.raises(UserError, match=r"no provider 'CPUExecutionProvder'. Did you mean 'CPUExecutionProvider'"):

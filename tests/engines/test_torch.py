@@ -88,8 +88,8 @@ def test_weights_of_another_shape_are_refused(folder):
 
 
 def test_truncated_weights_are_refused(folder):
-    whole = (folder / "model.safetensors").read_bytes()
-    (folder / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    weights = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(weights[: len(weights) // 2])
     with pytest.raises(UserError, match="cannot be loaded"):
         load_module(folder)
 

@@ -32,7 +32,7 @@ POSITIONS = 48
 
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """An artifact by task, with positions for so many pieces."""
+    """An artifact by task, with positions for 48 tokens."""
     place = tmp_path_factory.mktemp("artifacts")
 
     def make(kind: str) -> Path:
@@ -80,7 +80,7 @@ def logits(folder: Path, text: str, length: int) -> Any:
 
 @pytest.mark.parametrize("length", [[], ["--max_length", "4"]])
 @pytest.mark.parametrize("backend", ["onnx_runtime", "openvino"])
-def test_classes_are_printed_in_the_references_manner(
+def test_classes_are_printed_as_paddlenlp_prints_them(
     backend: str, length: list[str], artifact: Callable[[str], Path], run: Tersely
 ) -> None:
     folder = artifact("text")
@@ -96,9 +96,9 @@ def test_classes_are_printed_in_the_references_manner(
         found = logits(folder, text, int(length[1]) if length else 32)
         chance = np.exp(found).max() / np.exp(found).sum()
         batch, example = place.split(", ")
-        told, score = line.rsplit(":", 1)
+        description, score = line.rsplit(":", 1)
         label = ("bad", "fair", "good")[int(found.argmax())]
-        assert told == f"Batch id:{batch}, example id:{example}, sentence1:{text}, label:{label}, similarity"
+        assert description == f"Batch id:{batch}, example id:{example}, sentence1:{text}, label:{label}, similarity"
         assert float(score) == pytest.approx(chance, abs=2e-4)
 
 
@@ -157,12 +157,12 @@ def test_mistake_is_one_line_and_exit_code_2(
     script: str, mistake: str, artifact: Callable[[str], Path], run: Tersely
 ) -> None:
     kind = SCRIPTS[script]
-    other = next(one for one in SCRIPTS.values() if one != kind)
-    words, told = MISTAKES[mistake]
-    typed = [str(artifact(other)) if word == "OTHER" else word for word in words]
-    done = run(script, "--model_dir", artifact(kind), *typed)
+    other = next(form for form in SCRIPTS.values() if form != kind)
+    words, said = MISTAKES[mistake]
+    flags = [str(artifact(other)) if word == "OTHER" else word for word in words]
+    done = run(script, "--model_dir", artifact(kind), *flags)
     assert (done.code, done.out) == (2, "")
-    assert told in done.err
+    assert said in done.err
     assert len(done.err.splitlines()) == 1
 
 
@@ -175,7 +175,9 @@ def test_question_without_a_context_is_named(artifact: Callable[[str], Path], ru
 def test_shown_commands_run(artifact: Callable[[str], Path], run: Tersely) -> None:
     pages = [(DEPLOY / "README.md").read_text()]
     pages += [ast.get_docstring(ast.parse((DEPLOY / script).read_text())) or "" for script in SCRIPTS]
-    shown = {" ".join(one.split()) for page in pages for one in re.findall(r"python examples/deploy/[^`\n]+", page)}
+    shown = {
+        " ".join(command.split()) for page in pages for command in re.findall(r"python examples/deploy/[^`\n]+", page)
+    }
     assert len(shown) == 3
     for command in shown:
         script, *words = shlex.split(command)[1:]
@@ -189,7 +191,7 @@ RECIPE = (DEPLOY / "Dockerfile").read_text()
 
 def test_container_copies_what_is_there_and_what_installing_reads() -> None:
     copied = [line.split()[1:-1] for line in RECIPE.splitlines() if line.startswith("COPY ")]
-    names = [name for one in copied for name in one if "$" not in name]
+    names = [name for paths in copied for name in paths if "$" not in name]
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     for name in names:
         assert (ROOT / name).exists(), name
@@ -206,8 +208,8 @@ def test_base_install_asks_for_no_torch() -> None:
         name = left.pop()
         found.add(name)
         for need in importlib.metadata.requires(name) or ():
-            asked, _, condition = need.partition(";")
-            package = re.split(r"[^A-Za-z0-9._-]", asked.strip())[0].lower().replace("_", "-")
+            requirement, _, condition = need.partition(";")
+            package = re.split(r"[^A-Za-z0-9._-]", requirement.strip())[0].lower().replace("_", "-")
             if "extra" not in condition and package not in found and installed(package):
                 left.add(package)
     assert {"numpy", "onnxruntime", "tokenizers"} <= found
@@ -233,7 +235,7 @@ def test_steps_of_the_container_work_in_a_new_environment(artifact: Callable[[st
     assert 'pip install --no-cache-dir "/tersely${EXTRAS}"' in RECIPE
     subprocess.run([python, "-m", "pip", "install", "-q", str(tmp_path)], check=True, cwd="/", env=environment)
     listed = subprocess.run([python, "-m", "pip", "list", "--format", "json"], capture_output=True, env=environment)
-    packages = {one["name"].lower() for one in json.loads(listed.stdout)}
+    packages = {package["name"].lower() for package in json.loads(listed.stdout)}
     assert {"tersely", "onnxruntime", "tokenizers"} <= packages
     assert not {"torch", "transformers", "onnx", "openvino"} & packages
     folder = str(artifact("text"))

@@ -56,8 +56,8 @@ def paragraph(draw: random.Random, number: int) -> dict[str, Any]:
     context = letters(draw, draw.randint(60, 120))
     start = draw.randrange(len(context) - 8)
     answers = [{"text": context[start : start + 8], "answer_start": start}]
-    asked = {"id": f"DEV_{number}_QUERY_0", "question": letters(draw, 5), "answers": answers}
-    return {"id": f"DEV_{number}", "context": context, "qas": [asked]}
+    question = {"id": f"DEV_{number}_QUERY_0", "question": letters(draw, 5), "answers": answers}
+    return {"id": f"DEV_{number}", "context": context, "qas": [question]}
 
 
 def letters(draw: random.Random, count: int) -> str:
@@ -127,15 +127,15 @@ def test_script_compresses_what_runs_without_it(
     assert "(best)" in done.out
     result = json.loads((tmp_path / "out/result.json").read_text())
     predictor = runtime.load(tmp_path / "out/best", engine="onnxruntime")
-    assert predictor.task.max_seq_length == LENGTH, "what is typed wins over config.yml"
+    assert predictor.task.max_seq_length == LENGTH, "the command line wins over config.yml"
     assert len(predictor.predict([INPUTS[dataset]])) == 1
-    told = evaluated(
+    plain = evaluated(
         capsys, "--model_name_or_path", model(head), "--dataset", dataset, "--data_dir", data,
         "--max_seq_length", str(LENGTH), *task,
     )  # fmt: skip
-    assert (result["metric"], result["fp32"]["rows"]) == (told["metric"], 20)
-    assert told["score"] > 0
-    assert result["fp32"]["score"] == pytest.approx(told["score"]), "the folder's own score, of the same rows"
+    assert (result["metric"], result["fp32"]["rows"]) == (plain["metric"], 20)
+    assert plain["score"] > 0
+    assert result["fp32"]["score"] == pytest.approx(plain["score"]), "the folder's own score, of the same rows"
 
 
 MISTAKES = {
@@ -163,13 +163,13 @@ def test_mistake_is_one_line_and_exit_code_2(
     head, dataset = SCRIPTS[script]
     if mistake == "a model for something else":
         head = next(other for other, _ in SCRIPTS.values() if other != head)
-    words, told = MISTAKES[mistake]
+    words, said = MISTAKES[mistake]
     (tmp_path / "config.yml").write_text("DefaultArgs:\n    stratgy: ptq\n")
     monkeypatch.chdir(tmp_path)
-    typed = [dataset if word == "DATASET" else word for word in words]
-    done = run(script, "--model_name_or_path", model(head), "--data_dir", data, *typed)
+    flags = [dataset if word == "DATASET" else word for word in words]
+    done = run(script, "--model_name_or_path", model(head), "--data_dir", data, *flags)
     assert (done.code, done.out) == (2, "")
-    assert told in done.err
+    assert said in done.err
     assert len(done.err.splitlines()) == 1
     assert not (tmp_path / "out").exists()
 
@@ -188,8 +188,10 @@ def commands() -> list[str]:
     pages = [page.read_text() for page in EXAMPLES.rglob("*.md")]
     pages += [ast.get_docstring(ast.parse(script.read_text())) or "" for script in EXAMPLES.rglob("*.py")]
     shown = re.compile(r"(?:python examples/(?!deploy/)|tersely compress )(?:[^`\n\\]|\\\n)+")
-    found = [one.replace("\\\n", " ") for page in pages for one in shown.findall(page)]
-    return sorted({" ".join(one.split()) for one in found if "…" not in one and "examples/uie/" not in one})
+    found = [command.replace("\\\n", " ") for page in pages for command in shown.findall(page)]
+    return sorted(
+        {" ".join(command.split()) for command in found if "…" not in command and "examples/uie/" not in command}
+    )
 
 
 @pytest.mark.parametrize("command", commands())

@@ -74,7 +74,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, run: Tersely) -> Path:
     return folder
 
 
-def asked(place: Path, *words: Any) -> list[Any]:
+def finetune_args(place: Path, *words: Any) -> list[Any]:
     rows = ["--train_path", place / "rows/train.txt", "--dev_path", place / "rows/dev.txt", "--max_seq_length", 24]
     return [*rows, "--label_names", *LABELS, *QUICK, *words]
 
@@ -86,7 +86,7 @@ def test_answers_are_the_words_of_the_entities(place: Path) -> None:
     for row in rows:
         wanted = re.findall("|".join(names[row["prompt"]]), row["content"])
         assert [answer["text"] for answer in row["result_list"]] == wanted
-        assert all(row["content"][one["start"] : one["end"]] == one["text"] for one in row["result_list"])
+        assert all(row["content"][answer["start"] : answer["end"]] == answer["text"] for answer in row["result_list"])
     drawn = data.read_rows(str(place / "rows/train.txt"))
     answered = sum(bool(row["result_list"]) for row in drawn)
     assert 0 < len(drawn) - answered <= answered
@@ -100,7 +100,7 @@ def test_words_with_blanks_between_them() -> None:
 
 
 @pytest.mark.parametrize("length", [8, 24])
-def test_pieces_between_the_pointers_are_the_answers(place: Path, length: int) -> None:
+def test_tokens_between_the_pointers_are_the_answers(place: Path, length: int) -> None:
     """In windows too, which hold an answer at a cut in two parts."""
     tokenizer = Tokenizer.from_file(str(place / "encoder/tokenizer.json"))
     rows = data.read_rows(str(place / "rows/test.txt"))
@@ -108,9 +108,9 @@ def test_pieces_between_the_pointers_are_the_answers(place: Path, length: int) -
     assert max(len(row["input_ids"]) for row in made) <= length
     said = []
     for row in made:
-        pieces = [tokenizer.id_to_token(number) for number in row["input_ids"]]
+        tokens = [tokenizer.id_to_token(number) for number in row["input_ids"]]
         pairs = sorted(evaluate.spans(row[LABELS[0]], row[LABELS[1]]))
-        said += ["".join(pieces[first : last + 1]) for first, last in pairs]
+        said += ["".join(tokens[first : last + 1]) for first, last in pairs]
     wanted = [answer["text"] for row in rows for answer in row["result_list"]]
     assert "".join(said) == "".join(wanted)
     assert (len(said) > len(wanted)) == (len(made) > len(rows)) == (length == 8)
@@ -118,7 +118,10 @@ def test_pieces_between_the_pointers_are_the_answers(place: Path, length: int) -
 
 def brute(start: Any, end: Any) -> set[tuple[int, int]]:
     """Every pair of a start and an end with no start and no end between."""
-    starts, ends = {i for i, one in enumerate(start) if one > 0.5}, {i for i, one in enumerate(end) if one > 0.5}
+    starts, ends = (
+        {i for i, chance in enumerate(start) if chance > 0.5},
+        {i for i, chance in enumerate(end) if chance > 0.5},
+    )
     return {
         (i, j)
         for i in starts
@@ -138,17 +141,18 @@ def test_spans_and_their_f1_are_those_of_a_count_and_of_seqeval() -> None:
     draw = np.random.default_rng(0)
     start, end, *others = (draw.random((300, 12)) ** 2 for _ in range(4))
     start_labels, end_labels = (
-        np.where(draw.random((300, 12)) < 0.8, one, other) for one, other in zip((start, end), others, strict=True)
+        np.where(draw.random((300, 12)) < 0.8, chances, noise)
+        for chances, noise in zip((start, end), others, strict=True)
     )
     metric = evaluate.SpanEvaluator()
     metric.update(start, end, start_labels, end_labels)
     found = [brute(*row) for row in zip(start, end, strict=True)]
     wanted = [brute(*row) for row in zip(start_labels, end_labels, strict=True)]
-    right = sum(len(one & two) for one, two in zip(found, wanted, strict=True))
+    right = sum(len(spans & golds) for spans, golds in zip(found, wanted, strict=True))
     assert 0 < right < min(sum(map(len, found)), sum(map(len, wanted)))
     assert metric.accumulate()[0] == pytest.approx(right / sum(map(len, found)))
     assert metric.accumulate()[1] == pytest.approx(right / sum(map(len, wanted)))
-    reference = f1_score([tagged(one, 12) for one in wanted], [tagged(one, 12) for one in found])
+    reference = f1_score([tagged(spans, 12) for spans in wanted], [tagged(spans, 12) for spans in found])
     assert metric.accumulate()[2] == pytest.approx(reference)
 
 
@@ -162,7 +166,7 @@ def extractor(place: Path, run: Tersely) -> Path:
     train = ["--learning_rate", "5e-3", "--max_steps", 60, "--per_device_train_batch_size", 16, "--seed", 1]
     once = ["--save_strategy", "no", "--disable_tqdm", "true", "--do_train", "--do_eval"]
     where = ["--model_name_or_path", place / "encoder", "--output_dir", place / "model"]
-    done = run("uie/finetune.py", *asked(place, *where, *train, *once))
+    done = run("uie/finetune.py", *finetune_args(place, *where, *train, *once))
     assert done.code == 0, done.err
     assert "eval_f1" in done.out
     return place / "model"
@@ -173,7 +177,7 @@ def compressed(place: Path, extractor: Path, run: Tersely) -> Path:
     """By a new process's means: the folder alone."""
     where = ["--model_name_or_path", extractor, "--output_dir", place / "out", "--do_compress"]
     how = ["--strategy", "qat", "--strategy", "dynabert+ptq", "--width_mult_list", "1/2", "--learning_rate", "1e-3"]
-    done = run("uie/finetune.py", *asked(place, *where, *how, "--max_steps", 4, "--importance_rows", 16))
+    done = run("uie/finetune.py", *finetune_args(place, *where, *how, "--max_steps", 4, "--importance_rows", 16))
     assert done.code == 0, done.err
     assert "(best)" in done.out
     return place / "out"
@@ -183,9 +187,9 @@ def f1_of(folder: Path, path: Path) -> float:
     """The score by a count of our own, through the door that deploys."""
     predictor, tokenizer = evaluate.open_extractor(str(folder))
     rows = encode(data.read_rows(str(path)), tokenizer, 24)
-    found = [brute(*one.outputs.values()) for one in predictor.predict(rows)]
+    found = [brute(*answer.outputs.values()) for answer in predictor.predict(rows)]
     wanted = [brute(*(row[name] for name in LABELS)) for row in rows]
-    right = sum(len(one & two) for one, two in zip(found, wanted, strict=True))
+    right = sum(len(spans & golds) for spans, golds in zip(found, wanted, strict=True))
     return 2 * right / (sum(map(len, found)) + sum(map(len, wanted)))
 
 
@@ -194,10 +198,12 @@ def test_int8_is_scored_by_span_f1_in_its_engine(place: Path, extractor: Path, c
     result = json.loads((compressed / "result.json").read_text())
     assert result["fp32"]["score"] == pytest.approx(f1_of(extractor, place / "rows/dev.txt"))
     assert result["fp32"]["score"] > 0.6, "it has learnt something"
-    made = {one["strategy"]: one for one in result["candidates"]}
+    made = {candidate["strategy"]: candidate for candidate in result["candidates"]}
     assert set(made) == {"qat", "dynabert+ptq"}
-    for strategy, one in made.items():
-        assert one["score"] == pytest.approx(f1_of(compressed / one["path"], place / "rows/dev.txt")), strategy
+    for strategy, candidate in made.items():
+        assert candidate["score"] == pytest.approx(f1_of(compressed / candidate["path"], place / "rows/dev.txt")), (
+            strategy
+        )
     assert made["qat"]["score"] > result["fp32"]["score"] - 0.2
 
 
@@ -222,8 +228,8 @@ def test_compressed_extractor_is_evaluated_without_torch(place: Path, compressed
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    told = float(re.search(r"F1 ([\d.]+) on 32 rows", done.stdout)[1])  # type: ignore[index]
-    assert told == pytest.approx(100 * f1_of(compressed / "best", place / "rows/test.txt"), abs=0.01)
+    printed = float(re.search(r"F1 ([\d.]+) on 32 rows", done.stdout)[1])  # type: ignore[index]
+    assert printed == pytest.approx(100 * f1_of(compressed / "best", place / "rows/test.txt"), abs=0.01)
 
 
 MISTAKES: dict[str, tuple[dict[str, str], str]] = {
@@ -241,24 +247,24 @@ MISTAKES: dict[str, tuple[dict[str, str], str]] = {
 def test_mistake_is_one_line_and_exit_code_2(
     mistake: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Tersely
 ) -> None:
-    changed, told = MISTAKES[mistake]
+    changed, said = MISTAKES[mistake]
     off = {"content": "天气", "prompt": "人物", "result_list": [{"text": "x", "start": 1, "end": 9}]}
     (tmp_path / "off.txt").write_text(json.dumps(off) + "\n")
     (tmp_path / "plain.txt").write_text(json.dumps({"content": "天气", "result_list": []}) + "\n")
     monkeypatch.chdir(tmp_path)
-    words = asked(place, "--model_name_or_path", place / "encoder", "--output_dir", "out", "--do_eval", "true")
+    words = finetune_args(place, "--model_name_or_path", place / "encoder", "--output_dir", "out", "--do_eval", "true")
     for name, value in changed.items():
         at = words.index(name) + 1
         words[at : at + (2 if name == "--label_names" else 1)] = [value]
     done = run("uie/finetune.py", *words)
     assert (done.code, done.out) == (2, "")
-    assert told in done.err
+    assert said in done.err
     assert len(done.err.splitlines()) == 1
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "said"),
     [
         (["--prompts", "PER=人物"], "There is no prompt for the type 'LOC'."),
         (["--prompts", "PER"], "The '--prompts' option takes TYPE=prompt. Got 'PER'."),
@@ -266,12 +272,12 @@ def test_mistake_is_one_line_and_exit_code_2(
     ],
 )
 def test_mistake_in_making_rows_is_one_line(
-    changed: list[str], told: str, place: Path, tmp_path: Path, run: Tersely
+    changed: list[str], said: str, place: Path, tmp_path: Path, run: Tersely
 ) -> None:
     usual = ["--prompts", "PER=人物", "LOC=地点", "--train_sentences", 44, "--dev_sentences", 16]
     done = run("uie/data.py", "--ner_file", place / "ner.txt", "--save_dir", tmp_path / "rows", *usual, *changed)
     assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
-    assert told in done.err
+    assert said in done.err
     assert not (tmp_path / "rows").exists()
 
 
@@ -279,8 +285,8 @@ def commands() -> list[str]:
     """Every command that its page or a docstring shows."""
     pages = [(UIE / "README.md").read_text(), (UIE.parent / "README.md").read_text()]
     pages += [ast.get_docstring(ast.parse(script.read_text())) or "" for script in sorted(UIE.glob("*.py"))]
-    found = [one for page in pages for one in re.findall(r"python examples/uie/(?:[^`\n\\]|\\\n)+", page)]
-    return sorted({" ".join(one.replace("\\\n", " ").split()) for one in found})
+    found = [command for page in pages for command in re.findall(r"python examples/uie/(?:[^`\n\\]|\\\n)+", page)]
+    return sorted({" ".join(command.replace("\\\n", " ").split()) for command in found})
 
 
 @pytest.mark.parametrize("command", commands())
@@ -298,6 +304,6 @@ def test_shown_command_is_understood(command: str) -> None:
 
 
 def test_every_script_is_shown() -> None:
-    assert {shlex.split(one)[1] for one in commands()} == {
+    assert {shlex.split(command)[1] for command in commands()} == {
         f"examples/uie/{name}.py" for name in ("data", "evaluate", "finetune")
     }

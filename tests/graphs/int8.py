@@ -84,7 +84,9 @@ def make_map(
         quantized = quantize_weight(weight, kind, cpu_classes=cpu_classes)
         ranged = None if dynamic else range_of(joined)
         made[layer.name] = QuantLayer(ranged, quantized.integers, quantized.scales, divisor)
-    ranges = {one.name: QuantProduct(range_of(seen[one.left]), range_of(seen[one.right])) for one in products}
+    ranges = {
+        product.name: QuantProduct(range_of(seen[product.left]), range_of(seen[product.right])) for product in products
+    }
     return QuantMap(made, quantize_tables(proto)[0] if tables else {}, ranges)
 
 
@@ -95,7 +97,7 @@ def run(proto: Any, rows: Mapping[str, np.ndarray], folder: Path, engine: str = 
     return engines.load(engine, path, threads=1, precision="int8").run(rows)[0]
 
 
-def compute(proto: Any, given: Mapping[str, np.ndarray], **config: str) -> list[np.ndarray]:
+def compute(proto: Any, feed: Mapping[str, np.ndarray], **config: str) -> list[np.ndarray]:
     """What ONNX Runtime makes of any graph, float inputs too; `config`: its session's entries."""
     import onnxruntime
 
@@ -103,10 +105,10 @@ def compute(proto: Any, given: Mapping[str, np.ndarray], **config: str) -> list[
     options.intra_op_num_threads, options.log_severity_level = 1, 4
     for key, value in config.items():
         options.add_session_config_entry(f"session.{key}", value)
-    return onnxruntime.InferenceSession(proto.SerializeToString(), options).run(None, dict(given))
+    return onnxruntime.InferenceSession(proto.SerializeToString(), options).run(None, dict(feed))
 
 
-def compute_openvino(proto: Any, given: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+def compute_openvino(proto: Any, feed: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     import io
 
     import openvino
@@ -114,17 +116,17 @@ def compute_openvino(proto: Any, given: Mapping[str, np.ndarray]) -> list[np.nda
     core = openvino.Core()
     settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
     compiled = core.compile_model(core.read_model(io.BytesIO(proto.SerializeToString())), "CPU", settings)
-    answer = compiled(dict(given))
+    answer = compiled(dict(feed))
     return [np.array(answer[port]) for port in compiled.outputs]
 
 
 COMPUTE: dict[str, Callable[..., list[np.ndarray]]] = {"onnxruntime": compute, "openvino": compute_openvino}
 
 
-def graph(lines: Sequence[str], weights: Mapping[str, np.ndarray], given: str, gives: str = "float[n, o] y") -> Any:
+def graph(lines: Sequence[str], weights: Mapping[str, np.ndarray], inputs: str, gives: str = "float[n, o] y") -> Any:
     """A small graph from ONNX text and arrays."""
     made = parser.parse_model(
-        f'<ir_version: 8, opset_import: ["": 17]> model ({given}) => ({gives}) {{ {" ".join(lines)} }}'
+        f'<ir_version: 8, opset_import: ["": 17]> model ({inputs}) => ({gives}) {{ {" ".join(lines)} }}'
     )
     read = {name for node in made.graph.node for name in node.input}
     made.graph.initializer.extend(numpy_helper.from_array(weights[name], name) for name in weights if name in read)

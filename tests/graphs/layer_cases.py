@@ -65,8 +65,8 @@ def make_case(case: Case, wide: int = 34, out: int = 24, seed: int = 0) -> Layer
     added = corrected if case.corrected else bias if has_bias else 0
     real = quantized.integers.astype(np.float64) * quantized.scales
     answers = [fake(x, ranged, signed=signed) @ real + added for signed in (False, True)]
-    given = x if divisor is None else x * divisor
-    return Layered(proto, QuantMap({"w": layer}), given.astype(np.float32), *answers)
+    scaled = x if divisor is None else x * divisor
+    return Layered(proto, QuantMap({"w": layer}), scaled.astype(np.float32), *answers)
 
 
 def far_from_ties(x: np.ndarray, range_: Range) -> np.ndarray:

@@ -98,9 +98,9 @@ def values(proto: onnx.ModelProto, names: list[str], rows: dict[str, np.ndarray]
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(shown.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    given = {name: rows[name] for name in inputs}
+    feed = {name: rows[name] for name in inputs}
     outputs = [value.name for value in session.get_outputs()]
-    return dict(zip(outputs, session.run(outputs, given), strict=True)) | given
+    return dict(zip(outputs, session.run(outputs, feed), strict=True)) | feed
 
 
 def linears(module: Any) -> dict[str, Any]:

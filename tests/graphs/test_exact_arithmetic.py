@@ -26,8 +26,8 @@ BY_CHOICE = pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: "-".jo
 
 def fused(choice: dict[str, Any]) -> tuple[Any, dict[str, np.ndarray]]:
     proto, rows = bert()
-    given = {value.name: rows[value.name] for value in proto.graph.input}
-    return write_onnxruntime(proto, make_map(proto, rows, **choice)), given
+    feed = {value.name: rows[value.name] for value in proto.graph.input}
+    return write_onnxruntime(proto, make_map(proto, rows, **choice)), feed
 
 
 def in_32_bits(proto: Any) -> Any:
@@ -69,8 +69,8 @@ def in_32_bits(proto: Any) -> Any:
 
 @BY_CHOICE
 def test_logits_equal_those_of_sums_in_32_bits(choice):
-    proto, given = fused(choice)
-    (found,), (expected,) = compute(proto, given), compute(in_32_bits(proto), given)
+    proto, feed = fused(choice)
+    (found,), (expected,) = compute(proto, feed), compute(in_32_bits(proto), feed)
     assert found.std() > 0.5
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
@@ -78,14 +78,14 @@ def test_logits_equal_those_of_sums_in_32_bits(choice):
 @BY_CHOICE
 def test_logits_equal_those_of_the_precise_mode(choice):
     """The same float arithmetic around equal sums: not one bit may differ."""
-    proto, given = fused(choice)
-    np.testing.assert_array_equal(compute(proto, given)[0], compute(proto, given, **PRECISE)[0])
+    proto, feed = fused(choice)
+    np.testing.assert_array_equal(compute(proto, feed)[0], compute(proto, feed, **PRECISE)[0])
 
 
 @BY_CHOICE
 def test_every_layer_gives_the_exact_sum_of_its_codes(choice):
     """Layer by layer from the codes that the engine itself made, so that no rounding before it counts."""
-    proto, given = fused(choice)
+    proto, feed = fused(choice)
     products = [node for node in proto.graph.node if node.op_type == "MatMulIntegerToFloat"]
     held = arrays(proto)
     wanted = {name for node in products for name in (*node.input, *node.output) if name and name not in held}
@@ -93,7 +93,7 @@ def test_every_layer_gives_the_exact_sum_of_its_codes(choice):
         wanted.discard(value.name)
     names = [*(value.name for value in proto.graph.output), *sorted(wanted)]
     proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(wanted))
-    seen = held | dict(zip(names, compute(proto, given), strict=True))
+    seen = held | dict(zip(names, compute(proto, feed), strict=True))
     assert len(products) >= 14
     for node in products:
         left, right, left_step, right_step, zero, *rest = (seen.get(name) for name in node.input)
@@ -107,8 +107,8 @@ def test_every_layer_gives_the_exact_sum_of_its_codes(choice):
 
 def multiply(codes: np.ndarray, integers: np.ndarray, engine: str, **config: str) -> np.ndarray:
     """The product by a matmul whose codes are its inputs, in the graph that the engine gets."""
-    given = f"float[n, {len(integers)}] x"
-    proto = graph(["y = MatMul (x, w)"], {"w": np.zeros(integers.shape, np.float32)}, given)
+    inputs = f"float[n, {len(integers)}] x"
+    proto = graph(["y = MatMul (x, w)"], {"w": np.zeros(integers.shape, np.float32)}, inputs)
     quant_map = QuantMap({"w": QuantLayer(Range(0, 255), integers, np.ones(1, np.float32))})
     fused = engine == "onnxruntime"
     written = write_onnxruntime(proto, quant_map) if fused else write_qdq(proto, quant_map, signed=False)
@@ -150,8 +150,8 @@ def test_products_of_activations_are_exact_at_their_extremes():
     """Nothing makes these safe for sums that saturate: u8 times u8 takes another instruction."""
     proto = graph(["s = MatMul (q, k)", "p = Softmax (s)", "y = MatMul (p, v)"], {},
                   "float[n, 64] q, float[64, n] k, float[n, 64] v", "float[n, n] s, float[n, o] y")  # fmt: skip
-    whole = Range(0, 255)
-    written = write_onnxruntime(proto, QuantMap(products={"s": QuantProduct(whole, whole)}))
+    widest = Range(0, 255)
+    written = write_onnxruntime(proto, QuantMap(products={"s": QuantProduct(widest, widest)}))
     codes = np.full((8, 64), 255, np.float32)
     scores, _ = compute(written, {"q": codes, "k": codes.T.copy(), "v": codes})
     np.testing.assert_array_equal(scores, np.full((8, 8), 64 * 255 * 255, np.float32))

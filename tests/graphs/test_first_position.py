@@ -239,7 +239,7 @@ STEPS = """
         BODY
         y = Gather<axis = 1>(z, zero)
     }"""
-HANDED_ON = {
+EACH_POSITION = {
     "tanh": "z = Tanh(h)",
     "clip_without_a_top": "z = Clip(h, low)",
     "clip_without_a_bottom": 'z = Clip(h, "", low)',
@@ -260,7 +260,7 @@ HANDED_ON = {
     "squeeze_before": "t = Reshape(h, spread) u = Neg(t) z = Squeeze(u, one)",
     "batch_and_length_swapped": "z = Transpose<perm = [1, 0, 2]>(h)",
 }
-KEPT_WHOLE = {
+ALL_POSITIONS = {
     "softmax_over_positions": "z = Softmax<axis = 1>(h)",
     "sum_over_positions": "t = ReduceSum<keepdims = 1>(h, one) z = Add(h, t)",
     "sum_over_everything": "t = ReduceSum<keepdims = 1>(h) z = Add(h, t)",
@@ -294,24 +294,24 @@ def assert_same_in_reference(before, after):
         np.testing.assert_allclose(short.run(None, feed)[0], full.run(None, feed)[0], atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", HANDED_ON)
+@pytest.mark.parametrize("name", EACH_POSITION)
 def test_operator_that_works_on_each_position_hands_the_wish_on(name):
-    before = steps(HANDED_ON[name])
+    before = steps(EACH_POSITION[name])
     after = copy_of(before)
     assert keep_first_position(after) == 1
     assert not [node for node in after.graph.node if node.op_type == "MatMul" and "x" in node.input]
     assert_same_in_reference(before, after)
 
 
-@pytest.mark.parametrize("name", KEPT_WHOLE)
+@pytest.mark.parametrize("name", ALL_POSITIONS)
 def test_operator_that_mixes_positions_keeps_them_all(name):
-    assert_untouched(steps(KEPT_WHOLE[name]))
+    assert_untouched(steps(ALL_POSITIONS[name]))
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_any_chain_of_operators_gives_the_same(seed):
     random = np.random.default_rng(seed)
-    usual = {**HANDED_ON, **KEPT_WHOLE, "weight": "z = MatMul(h, w)", "again": "t = MatMul(h, w) z = Add(h, t)"}
+    usual = {**EACH_POSITION, **ALL_POSITIONS, "weight": "z = MatMul(h, w)", "again": "t = MatMul(h, w) z = Add(h, t)"}
     # Left out: what changes the width, swaps the batch, adds x (once the length has changed), or cannot be run.
     names = sorted(
         usual.keys() - {"variance", "positions_and_width_mixed", "batch_and_length_swapped", "operator_of_nobody"}

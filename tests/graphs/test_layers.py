@@ -20,9 +20,9 @@ WEIGHTS = (
 )
 
 
-def graph(*lines: str, given: str = "float[n, 2] x, float[n, 3] z", gives: str = "float[n, 3] y"):
+def graph(*lines: str, inputs: str = "float[n, 2] x, float[n, 3] z", gives: str = "float[n, 3] y"):
     head = '<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>'
-    return parser.parse_model(f"{head} g ({given}) => ({gives}) <{WEIGHTS}> {{ {' '.join(lines)} }}")
+    return parser.parse_model(f"{head} g ({inputs}) => ({gives}) <{WEIGHTS}> {{ {' '.join(lines)} }}")
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def check_everything(proto: onnx.ModelProto, module) -> None:
     wanted |= {name for table in tables for name in (table.indices, table.output)}
     seen = values(proto, sorted(wanted - set(arrays)), batch(module.config.pad_token_id)) | arrays
     for layer in layers:
-        given = seen[layer.input] @ arrays[layer.name] + (arrays[layer.bias] if layer.bias else 0)
-        assert np.allclose(seen[layer.output], given, atol=1e-4), layer
+        computed = seen[layer.input] @ arrays[layer.name] + (arrays[layer.bias] if layer.bias else 0)
+        assert np.allclose(seen[layer.output], computed, atol=1e-4), layer
     for product in products:
         assert np.allclose(seen[product.name], seen[product.left] @ seen[product.right], atol=1e-4), product
         shares = (seen[product.left] >= 0).all() and np.allclose(seen[product.left].sum(-1), 1, atol=1e-5)

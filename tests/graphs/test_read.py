@@ -53,8 +53,8 @@ def read(path: Path, pad: int = 0, most: float = 1e-5) -> onnx.ModelProto:
         before, after = (load("onnxruntime", file, threads=1) for file in (path, Path(folder) / path.name))
     assert before.outputs == after.outputs
     for length in (9, 3):
-        for one, other in zip(before.run(batch(pad, length)), after.run(batch(pad, length)), strict=True):
-            assert np.abs(one - other).max() < most
+        for first, other in zip(before.run(batch(pad, length)), after.run(batch(pad, length)), strict=True):
+            assert np.abs(first - other).max() < most
     return proto
 
 
@@ -133,7 +133,11 @@ def test_packed_weight_holds_query_key_and_value(folder, module, older):
         ("bert", 17),
         ("modernbert", 17),
         *(pytest.param(family, 14, marks=pytest.mark.long) for family in ROBERTA_ITSELF),
-        *(pytest.param(one, 17, marks=pytest.mark.long) for one in FAMILIES if one not in ("bert", "modernbert")),
+        *(
+            pytest.param(family, 17, marks=pytest.mark.long)
+            for family in FAMILIES
+            if family not in ("bert", "modernbert")
+        ),
     ],
 )
 def test_every_family_of_the_older_exporter_is_read(tmp_path, family, opset):
@@ -186,9 +190,9 @@ def test_prefix_and_file_beside_weights_are_read(tmp_path, older):
 
 
 def test_graph_too_large_for_one_file_comes_back_whole(older, monkeypatch):
-    whole = read_graph(older).SerializeToString()
+    serialized = read_graph(older).SerializeToString()
     monkeypatch.setattr("tersely.graphs.agree._LARGE", 1000)
-    assert read_graph(older).SerializeToString() == whole
+    assert read_graph(older).SerializeToString() == serialized
 
 
 # Names and forms that only some tools give, made from the older exporter's graph.

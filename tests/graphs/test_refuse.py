@@ -39,8 +39,8 @@ def refusal(path) -> str:
 )
 def test_file_that_is_no_graph_is_refused(tmp_path, older, content, message):
     path = tmp_path / "model.onnx"
-    whole = older.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2] if content == b"half" else content)
+    content_before = older.read_bytes()
+    path.write_bytes(content_before[: len(content_before) // 2] if content == b"half" else content)
     assert message in refusal(path)
 
 
@@ -52,8 +52,8 @@ def test_missing_file_and_folder_are_refused(tmp_path):
 def test_missing_or_cut_weights_file_is_refused(tmp_path, older):
     path = tmp_path / "model.onnx"
     onnx.save_model(onnx.load(older), path, save_as_external_data=True, location="weights.data")
-    whole = (tmp_path / "weights.data").read_bytes()
-    (tmp_path / "weights.data").write_bytes(whole[: len(whole) // 2])
+    weights = (tmp_path / "weights.data").read_bytes()
+    (tmp_path / "weights.data").write_bytes(weights[: len(weights) // 2])
     assert "cannot" in refusal(path)
     (tmp_path / "weights.data").unlink()
     assert "second file" in refusal(path)

@@ -28,9 +28,9 @@ CONSTANTS = {
 }  # fmt: skip
 
 
-def graph(*lines: str, given: str, gives: str = Y, opset: int = 17) -> onnx.ModelProto:
+def graph(*lines: str, inputs: str, gives: str = Y, opset: int = 17) -> onnx.ModelProto:
     head = f'<ir_version: 8, opset_import: ["": {opset}, "com.microsoft": 1]>'
-    proto = parser.parse_model(f"{head} g ({given}) => ({gives}) {{ {' '.join(lines)} }}")
+    proto = parser.parse_model(f"{head} g ({inputs}) => ({gives}) {{ {' '.join(lines)} }}")
     used = {name for node in proto.graph.node for name in node.input}
     for name, array in CONSTANTS.items():
         if name in used:
@@ -108,10 +108,10 @@ CASES = {
 @pytest.mark.parametrize("opset", [17, 20])
 @pytest.mark.parametrize("case", CASES)
 def test_plain_nodes_give_the_fused_ones_numbers(case, opset):
-    given, lines = CASES[case]
+    inputs, lines = CASES[case]
     gives = {"skip_sum": f"{Y}, float[batch, length, 8] sum", "embed_sum": f"{Y}, float[batch, length, 8] sum"}
     gives |= {"embed_lengths": f"{Y}, int32[batch] m", "fused_gemm": "float[batch, 6] y"}
-    fused, plain = (graph(*lines, given=given, gives=gives.get(case, Y), opset=opset) for _ in range(2))
+    fused, plain = (graph(*lines, inputs=inputs, gives=gives.get(case, Y), opset=opset) for _ in range(2))
     unfuse(plain)
     assert not any("." in name for name in operators(plain)), operators(plain)
     onnx.checker.check_model(plain, full_check=True)
@@ -120,16 +120,16 @@ def test_plain_nodes_give_the_fused_ones_numbers(case, opset):
 
 
 def test_attention_without_bias_is_that_with_a_zero_bias():
-    fused = graph(f"{ATTENTION}> (x, qkv, qkv_bias)", given=X)
+    fused = graph(f"{ATTENTION}> (x, qkv, qkv_bias)", inputs=X)
     bias = next(tensor for tensor in fused.graph.initializer if tensor.name == "qkv_bias")
     bias.CopyFrom(numpy_helper.from_array(np.zeros(24, np.float32), "qkv_bias"))
-    plain = graph(f"{ATTENTION}> (x, qkv)", given=X)  # ONNX Runtime 1.31 itself ends with a segmentation fault here
+    plain = graph(f"{ATTENTION}> (x, qkv)", inputs=X)  # ONNX Runtime 1.31 itself ends with a segmentation fault here
     unfuse(plain)
     assert np.abs(run(fused)[0] - run(plain)[0]).max() < 1e-5
 
 
 @pytest.mark.parametrize(
-    ("given", "line"),
+    ("inputs", "line"),
     [
         (X, f"{ATTENTION}, unidirectional = 1> (x, qkv, qkv_bias)"),
         (f"{X}, int32[both] lengths", f"{ATTENTION}> (x, qkv, qkv_bias, lengths)"),
@@ -145,8 +145,8 @@ def test_attention_without_bias_is_that_with_a_zero_bias():
         (X, f"y = {M}.QuickGelu (x)"),
     ],
 )
-def test_form_that_encoders_do_not_have_stays(given, line):
-    proto = graph(line, given=given)
+def test_form_that_encoders_do_not_have_stays(inputs, line):
+    proto = graph(line, inputs=inputs)
     before = proto.graph.node[0].SerializeToString()
     unfuse(proto)
     assert [node.SerializeToString() for node in proto.graph.node] == [before]
@@ -154,7 +154,7 @@ def test_form_that_encoders_do_not_have_stays(given, line):
 
 def test_layers_share_the_nodes_of_their_mask():
     line = f"{ATTENTION}> (x, qkv, qkv_bias, mask)"
-    proto = graph(line.replace("y =", "h ="), line.replace("(x,", "(h,"), given=f"{X}, {MASK}")
+    proto = graph(line.replace("y =", "h ="), line.replace("(x,", "(h,"), inputs=f"{X}, {MASK}")
     unfuse(proto)
     assert sum(node.op_type == "Where" for node in proto.graph.node) == 1
     assert sum(node.op_type == "Softmax" for node in proto.graph.node) == 2

@@ -142,7 +142,7 @@ def test_query_key_and_value_share_one_quantizer():
 def test_same_map_gives_the_same_bytes():
     proto, rows = bert()
     maps = [make_map(proto, rows, attention=True, tables=True, smooth=True) for _ in range(2)]
-    first, second = (write_onnxruntime(proto, one).SerializeToString(deterministic=True) for one in maps)
+    first, second = (write_onnxruntime(proto, quant_map).SerializeToString(deterministic=True) for quant_map in maps)
     assert first == second
 
 
@@ -188,10 +188,10 @@ def test_shares_of_attention_have_zero_point_zero():
     (shares,) = (node for node in written.graph.node if node.op_type == "QuantizeLinear" and node.input[0] == "p")
     assert held[shares.input[2]].dtype == np.uint8
     assert held[shares.input[2]] == 0
-    given = {"q": RANDOM.normal(size=(9, 8)), "k": RANDOM.normal(size=(8, 9)), "v": np.arange(72).reshape(9, 8) % 5 - 1}
-    given = {name: array.astype(np.float32) for name, array in given.items()}
-    scores = given["q"] @ given["k"]
+    feed = {"q": RANDOM.normal(size=(9, 8)), "k": RANDOM.normal(size=(8, 9)), "v": np.arange(72).reshape(9, 8) % 5 - 1}
+    feed = {name: array.astype(np.float32) for name, array in feed.items()}
+    scores = feed["q"] @ feed["k"]
     shares = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
-    (found,) = compute(written, given)
-    expected = fake(shares, product.left, signed=False) @ fake(given["v"], product.right, signed=False)
+    (found,) = compute(written, feed)
+    expected = fake(shares, product.left, signed=False) @ fake(feed["v"], product.right, signed=False)
     np.testing.assert_allclose(found, expected, atol=0.02)

@@ -51,8 +51,8 @@ def test_products_of_unsigned_codes_are_right_at_their_extremes(engine, size):
     written = write_qdq(
         proto, QuantMap(products={"s": QuantProduct(both, both), "y": QuantProduct(Range(0, 1), both)}), signed=False
     )
-    given = {name: array.astype(np.float32) for name, array in (("q", q), ("k", k), ("v", v))}
-    scores, context = COMPUTE[engine](written, given)
+    feed = {name: array.astype(np.float32) for name, array in (("q", q), ("k", k), ("v", v))}
+    scores, context = COMPUTE[engine](written, feed)
     expected = fake(q, both, signed=False) @ fake(k, both, signed=False)
     np.testing.assert_allclose(scores, expected, atol=1e-4)
     shares = np.exp(expected - expected.max(axis=1, keepdims=True))
@@ -104,13 +104,13 @@ def check_agreement(proto, rows, tmp_path, choice):
     coarse = run(signed, rows, tmp_path)
     assert 0 < np.abs(coarse - exact).mean() < 3 * change
     assert np.abs(coarse - fused).mean() < 3 * change
-    given = {value.name: rows[value.name] for value in proto.graph.input}
-    check_layers(proto, standard, quant_map, given, "onnxruntime", signed=False)
-    check_layers(proto, standard, quant_map, given, "openvino", signed=False)
-    check_layers(proto, signed, quant_map, given, "onnxruntime", signed=True)
+    feed = {value.name: rows[value.name] for value in proto.graph.input}
+    check_layers(proto, standard, quant_map, feed, "onnxruntime", signed=False)
+    check_layers(proto, standard, quant_map, feed, "openvino", signed=False)
+    check_layers(proto, signed, quant_map, feed, "onnxruntime", signed=True)
 
 
-def check_layers(proto, written, quant_map, given, engine, *, signed):
+def check_layers(proto, written, quant_map, feed, engine, *, signed):
     """From the engine's own input each layer gives float64's output, but for codes that lie between two."""
     layers, held = find_layers(proto), arrays(proto)
     shown = onnx.ModelProto()
@@ -118,7 +118,7 @@ def check_layers(proto, written, quant_map, given, engine, *, signed):
     inner = sorted({name for layer in layers for name in (layer.input, layer.output)} - set(held))
     del shown.graph.output[:]
     shown.graph.output.extend(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in inner)
-    seen = held | dict(zip(inner, COMPUTE[engine](shown, given), strict=True))
+    seen = held | dict(zip(inner, COMPUTE[engine](shown, feed), strict=True))
     same = []
     for layer in layers:
         made = quant_map.layers[layer.name]
@@ -145,7 +145,7 @@ def test_engines_agree_on_real_sentences_for_other_families(exported, family, tm
 
 
 def check_form(proto, written):
-    """What TensorRT's explicit quantization asks for, and the spec."""
+    """What TensorRT's explicit quantization asks for, and the ONNX standard."""
     held, gives, read = arrays(written), givers(written.graph), readers(written.graph)
     assert {node.domain for node in written.graph.node} == {""}
     assert [opset.domain for opset in written.opset_import] == [""]
@@ -213,7 +213,9 @@ def test_initializer_that_only_a_branch_reads_stays():
 def test_same_map_gives_the_same_bytes(signed):
     proto, rows = bert()
     maps = [make_map(proto, rows, attention=True, tables=True, smooth=True) for _ in range(2)]
-    first, second = (write_qdq(proto, one, signed=signed).SerializeToString(deterministic=True) for one in maps)
+    first, second = (
+        write_qdq(proto, quant_map, signed=signed).SerializeToString(deterministic=True) for quant_map in maps
+    )
     assert first == second
 
 

@@ -93,7 +93,7 @@ def test_flags_are_read(words: str, name: str, value: Any) -> None:
     assert getattr(parsed(*words.split()), name) == value
 
 
-def test_only_what_was_typed_counts_as_set() -> None:
+def test_only_what_the_command_line_has_counts_as_set() -> None:
     assert parsed("--calibration_rows", "128", "--device", "cpu")[0].set_fields == {"calibration_rows", "use_cpu"}
 
 
@@ -160,7 +160,7 @@ def test_remaining_words_and_further_arguments_are_given_back() -> None:
     assert (made.output_dir, more.of_the_script, rest) == ("out", "x", ["--unknown", "1"])
 
 
-def test_args_files_come_before_what_is_typed(tmp_path: Path) -> None:
+def test_args_files_come_before_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "a.args").write_text("--output_dir file --seed 1")
     parser = PdArgumentParser(CompressionArguments)
     made = parser.parse_args_into_dataclasses(["--seed", "2"], args_filename=str(tmp_path / "a.args"))
@@ -201,7 +201,7 @@ SequenceClassification:
 """
 
 
-def test_a_configuration_file_lies_beneath_what_is_typed(tmp_path: Path) -> None:
+def test_a_configuration_file_lies_beneath_the_command_line(tmp_path: Path) -> None:
     file = tmp_path / "config.yml"
     file.write_text(YAML)
     with warnings.catch_warnings():
@@ -228,10 +228,10 @@ def test_a_file_may_say_overwrite_by_both_names(name: str, tmp_path: Path) -> No
 def test_what_a_file_says_in_vain_is_told(tmp_path: Path) -> None:
     file = tmp_path / "config.yml"
     file.write_text("strategy: dynamic\nalgo_list: mse\ntrain_file: a.tsv\noutput_dir: there\n")
-    with pytest.warns(ConfigWarning) as told:
+    with pytest.warns(ConfigWarning) as warned:
         made = PdArgumentParser(CompressionArguments).parse_yaml_file(file)
     assert (made.output_dir, made[0].set_fields) == ("there", {"strategy"})
-    said = " ".join(str(one.message) for one in told)
+    said = " ".join(str(warning.message) for warning in warned)
     assert "train_file (this script has no such option)" in said
     assert "algo_list (it is nothing to 'dynamic')" in said
 

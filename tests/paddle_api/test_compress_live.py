@@ -31,7 +31,7 @@ def torch_logits(model: Any, tokenizer: Any, rows: list[dict[str, Any]]) -> list
     model.eval()
     with torch.no_grad():
         inputs = [{k: torch.tensor([row[k]]) for k in tokenizer.model_input_names if k in row} for row in rows]
-        found = [model(**one) for one in inputs]
+        found = [model(**batch) for batch in inputs]
     model.train(was)
     return found
 
@@ -85,24 +85,24 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     ]
     words += ["--engines", "onnxruntime", "--algo_list", "mse", "--calibration_rows", "16", "--report_to", "none"]
     args = PdArgumentParser(CompressionArguments).parse_args_into_dataclasses(words)
-    one = trainer(
+    live_trainer = trainer(
         model, args, tokenizer=tokenizer, data_collator=DataCollatorWithPadding(tokenizer),
         train_dataset=Dataset.from_list(rows[:40]), eval_dataset=Dataset.from_list(rows[40:]),
     )  # fmt: skip
-    one.train()
+    live_trainer.train()
     before, world = state_of(model), state_of_the_world()
-    result = one.compress()
+    result = live_trainer.compress()
     after, world_after = state_of(model), state_of_the_world()
     content = json.loads((place / "out" / "result.json").read_text())
     artifact = engine_logits(result.path, rows[40:])
     answers, replays = runtime.load(result.path).predict(["old river"]), check(result.path)
     args.strategy = "ptq"
-    again = one.compress()
-    one.train()
+    again = live_trainer.compress()
+    live_trainer.train()
     return {
         "model": model, "before": before, "after": after, "world": world, "world_after": world_after,
         "result": result, "again": again, "content": content, "artifact": artifact, "rows": rows[40:],
-        "answers": answers, "replays": replays, "tokenizer": tokenizer, "place": place, "trainer": one,
+        "answers": answers, "replays": replays, "tokenizer": tokenizer, "place": place, "trainer": live_trainer,
     }  # fmt: skip
 
 
@@ -111,10 +111,10 @@ def test_accuracy_is_that_of_scikit_learn_on_the_live_model_and_on_the_artifact(
     model = run["model"]
     now = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     model.load_state_dict(run["before"]["weights"])
-    said = [int(one.logits.argmax()) for one in torch_logits(model, run["tokenizer"], run["rows"])]
+    said = [int(output.logits.argmax()) for output in torch_logits(model, run["tokenizer"], run["rows"])]
     model.load_state_dict(now)
     assert run["result"].fp32.score.value == accuracy_score(gold, said)
-    shipped = [int(one[0].argmax()) for one in run["artifact"]]
+    shipped = [int(logits[0].argmax()) for logits in run["artifact"]]
     assert run["result"].best.score.value == accuracy_score(gold, shipped)
     assert run["result"].best.score.interval is not None
     assert run["content"]["fp32"]["score"] == accuracy_score(gold, said)
@@ -138,7 +138,7 @@ def test_the_output_has_the_layout_of_compress_and_loads_without_the_trainer(run
     assert run["content"]["task"] == "sequence_classification"
     assert run["content"]["rows"]["calibration"] == 16
     assert run["answers"][0].label.startswith("LABEL_")
-    assert {one.verdict for one in run["replays"]} == {"ok"}
+    assert {replay.verdict for replay in run["replays"]} == {"ok"}
     page = check_reports(run["place"] / "out")
     assert "tersely compress" not in page.text  # it was a script
     assert run["content"]["settings"]["files"] == {"train": "train_dataset", "eval": "eval_dataset"}
@@ -148,7 +148,7 @@ def test_the_output_has_the_layout_of_compress_and_loads_without_the_trainer(run
 
 
 def test_a_second_compress_replaces_the_first_and_training_goes_on(run: dict[str, Any]) -> None:
-    assert [one.name for one in run["again"].candidates] == ["mse16"]
+    assert [measured.name for measured in run["again"].candidates] == ["mse16"]
     assert sorted(path.name for path in (run["place"] / "out" / "candidates").iterdir()) == ["mse16"]
     assert run["trainer"].evaluate()["eval_loss"] > 0
 
@@ -165,8 +165,8 @@ def test_entity_f1_is_that_of_seqeval(tmp_path: Path) -> None:
     args = arguments(tmp_path / "out", "embeddings")
     result = trainer(model, args, eval_dataset=rows, processing_class=tokenizer, data_collator=collator).compress()
     for score, found in (
-        (result.fp32.score, [one.logits[0].numpy() for one in torch_logits(model, tokenizer, rows)]),
-        (result.best.score, [one[0][0] for one in engine_logits(result.path, rows)]),
+        (result.fp32.score, [output.logits[0].numpy() for output in torch_logits(model, tokenizer, rows)]),
+        (result.best.score, [logits[0][0] for logits in engine_logits(result.path, rows)]),
     ):
         golds = [[TAGS[i] for i in row["labels"] if i >= 0] for row in rows]
         said = [
@@ -179,15 +179,15 @@ def test_entity_f1_is_that_of_seqeval(tmp_path: Path) -> None:
     assert len(found.tags) == 3
 
 
-def test_questions_are_scored_by_spans_of_pieces(tmp_path: Path) -> None:
+def test_questions_are_scored_by_spans_of_tokens(tmp_path: Path) -> None:
     model, tokenizer = load(folder(tmp_path / "model", "QuestionAnswering"))
     rows = [{**tokenizer("what is the capital", text), "start_positions": 6, "end_positions": 7} for text in texts(30)]
     collator = DataCollatorWithPadding(tokenizer)
     args = arguments(tmp_path / "out", "embeddings")
     result = trainer(model, args, eval_dataset=rows, tokenizer=tokenizer, data_collator=collator).compress()
     exact = []
-    for one in torch_logits(model, tokenizer, rows):
-        start, end = one.start_logits[0], one.end_logits[0]
+    for output in torch_logits(model, tokenizer, rows):
+        start, end = output.start_logits[0], output.end_logits[0]
         sums = {(s, e): float(start[s] + end[e]) for s in range(len(start)) for e in range(s, min(len(end), s + 30))}
         exact.append(max(sums, key=sums.__getitem__) == (6, 7))
     assert result.fp32.score.metric == "f1"
@@ -199,9 +199,9 @@ def test_questions_are_scored_by_spans_of_pieces(tmp_path: Path) -> None:
 def test_a_family_with_one_segment_and_another_padding_id(tmp_path: Path) -> None:
     model, tokenizer = load(folder(tmp_path / "model", family="roberta"))
     rows = classified(tokenizer, 24)
-    one = trainer(model, arguments(tmp_path / "out", "embeddings"), eval_dataset=rows, tokenizer=tokenizer)
-    result = one.compress()
-    wanted = [one.logits[0].numpy() for one in torch_logits(model, tokenizer, rows)]
+    live_trainer = trainer(model, arguments(tmp_path / "out", "embeddings"), eval_dataset=rows, tokenizer=tokenizer)
+    result = live_trainer.compress()
+    wanted = [output.logits[0].numpy() for output in torch_logits(model, tokenizer, rows)]
     assert np.stack(result.fp32.answers.logits) == pytest.approx(np.stack(wanted), abs=1e-4)
     assert result.source.fp32.manifest.inputs == ("input_ids", "attention_mask")
     assert result.source.fp32.manifest.pad_token_id == tokenizer.pad_token_id == 1
@@ -212,7 +212,7 @@ def normal(text: str) -> list[str]:
 
 
 def test_questions_with_their_texts_have_squads_score(tmp_path: Path) -> None:
-    """Windows over long contexts, prepared as transformers' own script does; the reference is a loop over texts."""
+    """Windows over long contexts, prepared as transformers' own script does; compared with a loop over texts."""
     model, tokenizer = load(folder(tmp_path / "model", "QuestionAnswering"))
     contexts = [" ".join(texts(4, seed)) for seed in range(24)]
     questions = [
@@ -229,17 +229,17 @@ def test_questions_with_their_texts_have_squads_score(tmp_path: Path) -> None:
         inputs = {name: made[name][i] for name in ("input_ids", "attention_mask", "token_type_ids")}
         rows.append({**inputs, "example_id": f"q{owner}", "offset_mapping": offsets})
     assert len(rows) > len(questions)
-    one = trainer(
+    live_trainer = trainer(
         model, arguments(tmp_path / "out", "embeddings"), eval_dataset=rows, tokenizer=tokenizer,
         data_collator=DataCollatorWithPadding(tokenizer), eval_examples=questions,
     )  # fmt: skip
-    result = one.compress()
+    result = live_trainer.compress()
     exact, f1 = [], []
     for i, question in enumerate(questions):
         best = (-np.inf, "")
         for row in (row for row in rows if row["example_id"] == f"q{i}"):
-            (given,) = torch_logits(model, tokenizer, [row])
-            start, end = given.start_logits[0].tolist(), given.end_logits[0].tolist()
+            (output,) = torch_logits(model, tokenizer, [row])
+            start, end = output.start_logits[0].tolist(), output.end_logits[0].tolist()
             places = [k for k, pair in enumerate(row["offset_mapping"]) if pair is not None]
             tops = [sorted(places, key=lambda k: -side[k])[:20] for side in (start, end)]
             for s, e in ((s, e) for s in tops[0] for e in tops[1] if s <= e < s + 30):
@@ -261,22 +261,22 @@ def test_all_inputs_of_the_rows_are_fed(tmp_path: Path) -> None:
     rows = [{**row, "position_ids": list(range(len(row["input_ids"])))[::-1]} for row in classified(tokenizer, 30)]
 
     def collate(items: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        longest = max(len(one["input_ids"]) for one in items)
+        longest = max(len(item["input_ids"]) for item in items)
         names = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
-        batch = {n: torch.tensor([one[n] + [0] * (longest - len(one[n])) for one in items]) for n in names}
-        return {**batch, "labels": torch.tensor([one["labels"] for one in items])}
+        batch = {n: torch.tensor([item[n] + [0] * (longest - len(item[n])) for item in items]) for n in names}
+        return {**batch, "labels": torch.tensor([item["labels"] for item in items])}
 
     args = arguments(tmp_path / "out", "ptq", calibration_rows=8)
     result = trainer(model, args, eval_dataset=rows, tokenizer=tokenizer, data_collator=collate).compress()
     model.eval()
     with torch.no_grad():
         feed = [{k: torch.tensor([v]) for k, v in row.items() if k != "labels"} for row in rows]
-        wanted = np.concatenate([model(**one).logits for one in feed])
-        without = [model(**{k: v for k, v in one.items() if k != "position_ids"}).logits for one in feed]
+        wanted = np.concatenate([model(**row).logits for row in feed])
+        without = [model(**{k: v for k, v in row.items() if k != "position_ids"}).logits for row in feed]
     assert np.abs(wanted - np.concatenate(without)).max() > 0.01
     assert np.stack(result.fp32.answers.logits) == pytest.approx(wanted, abs=1e-4)
     assert "position_ids" in result.source.fp32.manifest.inputs
-    assert {one.verdict for one in check(result.path)} == {"ok"}
+    assert {replay.verdict for replay in check(result.path)} == {"ok"}
 
 
 def test_a_collator_that_tokenizes_serves_calibration_and_scores(tmp_path: Path) -> None:
@@ -284,16 +284,16 @@ def test_a_collator_that_tokenizes_serves_calibration_and_scores(tmp_path: Path)
     rows = [{"text": text, "label": number % 3} for number, text in enumerate(texts(36))]
 
     def collate(items: list[dict[str, Any]]) -> Any:
-        batch = tokenizer([one["text"] for one in items], padding=True, return_tensors="pt")
-        return {**batch, "labels": torch.tensor([one["label"] for one in items])}
+        batch = tokenizer([item["text"] for item in items], padding=True, return_tensors="pt")
+        return {**batch, "labels": torch.tensor([item["label"] for item in items])}
 
     args = arguments(tmp_path / "out", "ptq", remove_unused_columns=False, calibration_rows=8)
-    one = trainer(
+    live_trainer = trainer(
         model, args, train_dataset=rows[:12], eval_dataset=rows[12:], data_collator=collate, tokenizer=tokenizer
     )
-    result = one.compress()
+    result = live_trainer.compress()
     found = torch_logits(model, tokenizer, [dict(tokenizer(row["text"])) for row in rows[12:]])
-    wanted = accuracy_score([row["label"] for row in rows[12:]], [int(one.logits.argmax()) for one in found])
+    wanted = accuracy_score([row["label"] for row in rows[12:]], [int(output.logits.argmax()) for output in found])
     assert result.fp32.score.value == wanted
     assert result.rows.counts["calibration"] == 8
 
@@ -304,19 +304,19 @@ def test_tuples_bind_in_order_and_a_function_of_the_users_scores_them(tmp_path: 
     ids = torch.randint(5, 100, (40, 10))
     ids[::2, 6:] = 0
     labels = torch.randint(0, 3, (40,))
-    one = trainer(model, arguments(tmp_path / "out", "dynamic+embeddings", tensor_names=["input_ids", "labels"]),
-                  eval_dataset=TensorDataset(ids, labels))  # fmt: skip
+    args = arguments(tmp_path / "out", "dynamic+embeddings", tensor_names=["input_ids", "labels"])
+    live_trainer = trainer(model, args, eval_dataset=TensorDataset(ids, labels))
     seen: list[int] = []
 
     def evaluate(model: Any, loader: Any) -> float:
-        """Passes no mask, as the reference's evaluators do; lower is better."""
+        """Passes no mask, as PaddleNLP's evaluators do; lower is better."""
         wrong = 0
         for some, gold in loader:
             wrong += int((model(some).argmax(-1) != gold).sum())
             seen.append(len(gold))
         return wrong / 40
 
-    result = one.compress(evaluate, greater_is_better=False)
+    result = live_trainer.compress(evaluate, greater_is_better=False)
     model.eval()
     with torch.no_grad():
         said = model(ids, attention_mask=(ids != 0).long()).logits.argmax(-1)
@@ -337,10 +337,10 @@ def test_rows_without_labels_are_learnt_from_whatever_labels_they_have(tmp_path:
     rows = TensorDataset(ids[:8], masks[:8], labels[:8]), TensorDataset(ids[8:16], masks[8:16], labels[8:16])
     more = (ids[16:], masks[16:])
     learnt: list[str] = []
-    asked: list[int] = []
+    seen_labels: list[int] = []
 
     def criterion(logits: Any, gold: Any) -> Any:
-        asked.extend(gold.tolist())
+        seen_labels.extend(gold.tolist())
         assert len(logits) == len(gold)
         return torch.nn.functional.cross_entropy(logits, gold)
 
@@ -349,32 +349,37 @@ def test_rows_without_labels_are_learnt_from_whatever_labels_they_have(tmp_path:
             tmp_path / str(number), "dynabert", max_steps=4, width_mult_list="1/2", importance_rows=8, label_loss=1,
             tensor_names=["input_ids", "attention_mask", "labels"], per_device_train_batch_size=4,
         )  # fmt: skip
-        one = trainer(
+        live_trainer = trainer(
             model, args, train_dataset=rows[0], eval_dataset=rows[1], unlabelled_dataset=others, criterion=criterion
         )
-        assert one.compress(lambda model, loader: 0.5).rows.counts["unlabelled"] == 24
+        assert live_trainer.compress(lambda model, loader: 0.5).rows.counts["unlabelled"] == 24
         learnt.append(sha256(tmp_path / str(number) / "torch" / "width_mult_0.5" / "model.safetensors"))
     assert learnt[0] == learnt[1]
-    assert set(asked) <= {0, 1, 2}
+    assert set(seen_labels) <= {0, 1, 2}
 
 
 def test_tuples_without_labels_bind_to_the_same_inputs(tmp_path: Path) -> None:
     model, _ = load(folder(tmp_path / "model", layers=1))
     ids = torch.ones(4, 3, dtype=torch.long)
-    one = trainer(model, arguments(tmp_path / "out", "dynabert"), train_dataset=TensorDataset(ids, ids, ids[:, 0]),
-                  unlabelled_dataset=TensorDataset(ids, ids))  # fmt: skip
-    names = [list(one.data_collator([dataset[0]])) for dataset in (one.train_dataset, one.unlabelled_dataset)]
+    live_trainer = trainer(
+        model, arguments(tmp_path / "out", "dynabert"), train_dataset=TensorDataset(ids, ids, ids[:, 0]),
+        unlabelled_dataset=TensorDataset(ids, ids),
+    )  # fmt: skip
+    names = [
+        list(live_trainer.data_collator([dataset[0]]))
+        for dataset in (live_trainer.train_dataset, live_trainer.unlabelled_dataset)
+    ]
     assert names == [["input_ids", "attention_mask", "labels"], ["input_ids", "attention_mask"]]
 
 
 def test_pruning_by_criterion_and_compute_metrics(tmp_path: Path) -> None:
     model, tokenizer = load(folder(tmp_path / "model"))
     rows = classified(tokenizer, 60)
-    asked = []
+    shapes = []
 
     class Loss(torch.nn.Module):
         def forward(self, logits: Any, labels: Any) -> Any:
-            asked.append(logits.shape)
+            shapes.append(logits.shape)
             return torch.nn.functional.cross_entropy(logits, labels)
 
     def compute(prediction: Any) -> dict[str, float]:
@@ -385,17 +390,17 @@ def test_pruning_by_criterion_and_compute_metrics(tmp_path: Path) -> None:
         tmp_path / "out", "dynabert+ptq", max_steps=2, width_mult_list="1/2", metric_for_best_model="share",
         importance_rows=8, calibration_rows=8,
     )  # fmt: skip
-    one = trainer(
+    live_trainer = trainer(
         model, args, tokenizer=tokenizer, data_collator=DataCollatorWithPadding(tokenizer), criterion=Loss(),
         train_dataset=rows[:30], eval_dataset=rows[30:], compute_metrics=compute,
     )  # fmt: skip
-    result = one.compress()
-    assert asked
+    result = live_trainer.compress()
+    assert shapes
     assert result.source.task.metric == "share"
-    shipped = [int(one[0].argmax()) for one in engine_logits(result.path, rows[30:])]
+    shipped = [int(logits[0].argmax()) for logits in engine_logits(result.path, rows[30:])]
     assert result.best.score.value == pytest.approx(accuracy_score([row["labels"] for row in rows[30:]], shipped))
     assert (tmp_path / "out" / "torch" / "width_mult_0.5" / "model.safetensors").is_file()
-    assert [one.name for one in result.candidates] == ["width_mult_0.5-mse8"]
-    asked.clear()
-    one.train()
-    assert len(asked) == 2
+    assert [measured.name for measured in result.candidates] == ["width_mult_0.5-mse8"]
+    shapes.clear()
+    live_trainer.train()
+    assert len(shapes) == 2

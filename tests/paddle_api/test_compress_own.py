@@ -25,7 +25,7 @@ LABELS = ["start_ids", "end_ids"]
 
 def share_right(start: Any, end: Any, row: dict[str, Any]) -> float:
     sides = ((start, row["start_ids"]), (end, row["end_ids"]))
-    return float(np.mean([(np.asarray(one) > 0.5) == (np.asarray(two) > 0.5) for one, two in sides]))
+    return float(np.mean([(np.asarray(said) > 0.5) == (np.asarray(gold) > 0.5) for said, gold in sides]))
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     seen: list[tuple[str, Any]] = []
 
     def evaluate(self: Any, model: Any, data_loader: Any) -> float:
-        """Passes ids and segments by position and no mask, as the reference's do."""
+        """Passes ids and segments by position and no mask, as PaddleNLP's do."""
         assert not isinstance(model, OFA)
         model.eval()
         seen.append((type(model._engine).__name__, self))
@@ -52,12 +52,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         importance_rows=8, calibration_rows=8, label_loss=0.5, cpu_classes="all",
     )  # fmt: skip
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    one = trainer(
+    live_trainer = trainer(
         model, args, train_dataset=rows[:30], eval_dataset=rows[30:], tokenizer=tokenizer, criterion=both_ends
     )
-    result = one.compress(custom_evaluate=evaluate)
+    result = live_trainer.compress(custom_evaluate=evaluate)
     return {
-        "result": result, "model": model, "before": before, "rows": rows[30:], "seen": seen, "trainer": one,
+        "result": result, "model": model, "before": before, "rows": rows[30:], "seen": seen, "trainer": live_trainer,
         "tokenizer": tokenizer, "out": place / "out",
     }  # fmt: skip
 
@@ -72,7 +72,7 @@ def test_the_users_score_is_that_of_the_graph_that_ships(run: dict[str, Any]) ->
             ids = np.array([row["input_ids"] for row in rows])
             types = np.array([row["token_type_ids"] for row in rows])
             start, end = engine.run({"input_ids": ids, "token_type_ids": types, "attention_mask": (ids != 0) * 1})
-            found += [share_right(*one) for one in zip(start, end, rows, strict=True)]
+            found += [share_right(*sides) for sides in zip(start, end, rows, strict=True)]
         assert measured.score.value == pytest.approx(np.mean(found), abs=1e-6)
         assert measured.score.interval is None
 
@@ -99,7 +99,11 @@ def test_the_fp32_score_is_that_of_the_live_model_with_a_mask(run: dict[str, Any
 def test_a_score_of_ones_own_may_fall_by_half_a_percent_between_models(run: dict[str, Any]) -> None:
     result = run["result"]
     assert "0.5 % of FP32's" in result.choice.rule
-    within = [one.name for one in result.candidates if one.comparison.drop.drop <= 0.005 * result.fp32.score.value]
+    within = [
+        measured.name
+        for measured in result.candidates
+        if measured.comparison.drop.drop <= 0.005 * result.fp32.score.value
+    ]
     assert within
     assert result.best.name in within
 
@@ -111,9 +115,9 @@ def test_the_artifact_says_what_it_is_and_runs(run: dict[str, Any]) -> None:
     assert manifest["task"]["outputs"] == ["output_0", "output_1"]
     assert manifest["score"]["interval"] is None
     assert "a model of its owner's, a `Pointers`" in (run["result"].path / "README.md").read_text().replace("\n", " ")
-    given = runtime.load(run["result"].path).predict([{"input_ids": [2, 7, 9, 3]}, {"input_ids": [2, 3]}])
-    assert [len(one.as_json()["output_0"]) for one in given] == [4, 2]
-    assert {one.verdict for one in check(run["result"].path)} == {"ok"}
+    answers = runtime.load(run["result"].path).predict([{"input_ids": [2, 7, 9, 3]}, {"input_ids": [2, 3]}])
+    assert [len(answer.as_json()["output_0"]) for answer in answers] == [4, 2]
+    assert {replay.verdict for replay in check(run["result"].path)} == {"ok"}
 
 
 def test_the_pruned_module_is_kept_as_weights_with_its_shape(run: dict[str, Any]) -> None:
@@ -173,8 +177,8 @@ def test_a_class_of_ones_own_is_pruned(tmp_path: Path) -> None:
     args = arguments(
         tmp_path / "out", "dynabert", max_steps=2, width_mult_list="1/2", depth_mult_list="1/2", importance_rows=8
     )
-    one = trainer(model, args, train_dataset=rows, eval_dataset=rows, criterion=nn.CrossEntropyLoss())
-    result = one.compress(evaluate)
+    live_trainer = trainer(model, args, train_dataset=rows, eval_dataset=rows, criterion=nn.CrossEntropyLoss())
+    result = live_trainer.compress(evaluate)
     assert result.parents[0].pruned.shape.heads == (2,)
     engine = runtime.load(result.path).engine
     ids = np.array([row["input_ids"] for row in rows])
@@ -191,7 +195,9 @@ def test_pointers_are_trained_for_int8(tmp_path: Path, monkeypatch: pytest.Monke
 
     def watched(model: Any, *more: Any) -> Any:
         found = open_teacher(model, *more)
-        widths.append([one.encoder.encoder.layer[0].attention.self.query.out_features for one in (model, found.module)])
+        widths.append(
+            [module.encoder.encoder.layer[0].attention.self.query.out_features for module in (model, found.module)]
+        )
         return found
 
     monkeypatch.setattr(distillation, "open_teacher", watched)
@@ -199,20 +205,20 @@ def test_pointers_are_trained_for_int8(tmp_path: Path, monkeypatch: pytest.Monke
     def evaluate(model: Any, data_loader: Any) -> float:
         engines.append(type(model._engine).__name__)
         found = [((model(b["input_ids"])[0] > 0.5) == (b["start_ids"] > 0.5)).float() for b in data_loader]
-        return float(torch.cat([one.flatten() for one in found]).mean())
+        return float(torch.cat([right.flatten() for right in found]).mean())
 
     args = arguments(
         tmp_path / "out", ["qat", "dynabert+qat"], label_names=LABELS, max_steps=2, width_mult_list="1/2",
         importance_rows=8, calibration_rows=8, algo_list="mse",
     )  # fmt: skip
-    one = trainer(
+    live_trainer = trainer(
         model, args, train_dataset=rows[:20], eval_dataset=rows[20:], tokenizer=tokenizer, criterion=both_ends
     )
-    result = one.compress(evaluate)
+    result = live_trainer.compress(evaluate)
     assert {made.name for made in result.candidates} == {"qat", "width_mult_0.5-qat"}
     assert {"TorchEngine"} < set(engines)  # scored while it is trained, and as the graph that ships
     assert widths == [[64, 64], [32, 64]], "a pruned model learns from the unpruned one"
-    assert {one.verdict for one in check(result.path)} == {"ok"}
+    assert {replay.verdict for replay in check(result.path)} == {"ok"}
 
 
 def test_without_any_rows_tables_become_int8_and_nothing_is_scored(tmp_path: Path) -> None:
@@ -246,14 +252,14 @@ def test_older_keywords_still_work_and_warn(tmp_path: Path) -> None:
         importance_rows=8,
         per_device_eval_batch_size=1,
     )
-    one = trainer(
+    live_trainer = trainer(
         model, args, train_dataset=rows, eval_dataset=rows, tokenizer=tokenizer, criterion=nn.CrossEntropyLoss()
     )
     with pytest.warns(DeprecationWarning, match="custom_dynabert_"):
-        result = one.compress(custom_dynabert_evaluate=evaluate, custom_dynabert_calc_loss=calc_loss)
+        result = live_trainer.compress(custom_dynabert_evaluate=evaluate, custom_dynabert_calc_loss=calc_loss)
     assert called
     model.eval()
     with torch.no_grad():
         feed = [{k: torch.tensor([v]) for k, v in row.items() if k != "labels"} for row in rows]
-        right = [int(model(**one).logits.argmax()) == row["labels"] for one, row in zip(feed, rows, strict=True)]
+        right = [int(model(**inputs).logits.argmax()) == row["labels"] for inputs, row in zip(feed, rows, strict=True)]
     assert result.fp32.score.value == pytest.approx(np.mean(right))

@@ -23,10 +23,10 @@ def test_a_live_classifier_is_pruned_and_stays_as_it_was(tmp_path: Path) -> None
     rows = classified(tokenizer, 120)
     args = arguments(tmp_path / "out", "prune", **ORDER)
     collate = DataCollatorWithPadding(tokenizer)
-    one = trainer(
+    live_trainer = trainer(
         model, args, tokenizer=tokenizer, data_collator=collate, train_dataset=rows[:80], eval_dataset=rows[80:]
     )
-    result = one.compress()
+    result = live_trainer.compress()
     shot = result.best.candidate.parent.shot
     assert shot is not None
     assert shot.target == 1.05
@@ -48,8 +48,8 @@ def test_a_model_of_ones_own_is_pruned_by_its_outputs_alone(tmp_path: Path) -> N
             right.append((start.argmax(-1) == batch["start_ids"].argmax(-1)).float())
         return float(torch.cat(right).mean())
 
-    one = trainer(model, args, tokenizer=tokenizer, train_dataset=rows[:80], eval_dataset=rows[80:])
-    result = one.compress(agreement)
+    live_trainer = trainer(model, args, tokenizer=tokenizer, train_dataset=rows[:80], eval_dataset=rows[80:])
+    result = live_trainer.compress(agreement)
     shot = result.best.candidate.parent.shot
     assert shot is not None
     assert result.best.score is not None

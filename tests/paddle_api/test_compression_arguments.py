@@ -1,4 +1,4 @@
-"""`CompressionArguments`: the specification's table one by one, what is read, what is refused, what survives a copy."""
+"""`CompressionArguments`: every default, what is read, what is refused, what survives a copy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TABLE: dict[str, Any] = {
     "input_dtype": "int64",
     "width_mult_list": [Fraction(3, 4)],
     "depth_mult_list": [Fraction(1)],
-    "algo_list": ["mse", "KL", "min_max"],  # SPEC has the first two; docs/explanation/decisions.md says why three
+    "algo_list": ["mse", "KL", "min_max"],  # docs/explanation/decisions.md says why three
     "calibration_rows": 128,
     "batch_size_list": None,
     "batch_num_list": None,
@@ -89,7 +89,7 @@ TABLE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("name", "value"), TABLE.items())
-def test_defaults_are_those_of_the_specification(name: str, value: Any) -> None:
+def test_default_of_every_argument(name: str, value: Any) -> None:
     assert getattr(CompressionArguments("out"), name) == value
 
 
@@ -102,8 +102,8 @@ def test_every_option_of_the_command_is_a_field() -> None:
 
 
 def test_defaults_are_not_shared() -> None:
-    one, other = CompressionArguments("out"), CompressionArguments("out")
-    one.algo_list.append("avg")
+    first, other = CompressionArguments("out"), CompressionArguments("out")
+    first.algo_list.append("avg")
     assert other.algo_list == TABLE["algo_list"]
 
 
@@ -220,9 +220,13 @@ def test_copies_are_equal_and_know_what_was_set() -> None:
     assert arguments.set_fields == names
     copies = [pickle.loads(pickle.dumps(arguments)), copy.deepcopy(arguments)]  # noqa: S301
     copies += [dataclasses.replace(arguments), CompressionArguments(**arguments.to_dict())]
-    for one in copies:
-        assert one.to_dict() == arguments.to_dict()
-        assert (one.set_fields, one.strategy, one.width_mult_list) == (names, ["ptq", "dynamic"], [Fraction(2, 3)])
+    for copied in copies:
+        assert copied.to_dict() == arguments.to_dict()
+        assert (copied.set_fields, copied.strategy, copied.width_mult_list) == (
+            names,
+            ["ptq", "dynamic"],
+            [Fraction(2, 3)],
+        )
     assert copies[0] == copies[2] == arguments
     assert dataclasses.replace(arguments, seed=42).set_fields == names - {"seed"}
 

@@ -1,4 +1,4 @@
-"""What users' evaluators are given and may be: arities, adapters, masks, numbers."""
+"""Users' evaluators: how many arguments they take, adapters, masks, and which values count as numbers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ class Counting(torch.nn.Module):
         return torch.stack([attention_mask.sum(-1), token_type_ids.sum(-1)], -1).float()
 
 
-def handed(order: tuple[str, ...] = ("input_ids", "attention_mask", "token_type_ids"), pad_id: int = 0) -> EngineModule:
+def engine_module(
+    order: tuple[str, ...] = ("input_ids", "attention_mask", "token_type_ids"), pad_id: int = 0
+) -> EngineModule:
     return EngineModule(TorchEngine(Counting()), order, pad_id)
 
 
@@ -34,27 +36,27 @@ IDS = torch.tensor([[4, 5, 7, 7], [4, 7, 7, 7]])
 
 
 def test_a_missing_mask_is_rebuilt_from_the_padding_id() -> None:
-    assert handed(pad_id=7)(IDS).tolist() == [[2, 0], [1, 0]]
-    assert handed(pad_id=7)(input_ids=IDS, attention_mask=None).tolist() == [[2, 0], [1, 0]]
+    assert engine_module(pad_id=7)(IDS).tolist() == [[2, 0], [1, 0]]
+    assert engine_module(pad_id=7)(input_ids=IDS, attention_mask=None).tolist() == [[2, 0], [1, 0]]
 
 
 def test_a_mask_that_is_given_counts_in_all_its_forms() -> None:
     mask = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]])
     added = (1.0 - mask[:, None, None, :]) * -1e4
-    for given in (mask, mask.bool(), [mask, torch.ones(2, 2)], added):
-        assert handed(pad_id=7)(input_ids=IDS, attention_mask=given).tolist() == [[3, 0], [4, 0]]
-    assert handed(pad_id=7)(input_ids=IDS, attention_mask=[None, torch.ones(2, 2)]).tolist() == [[2, 0], [1, 0]]
+    for form in (mask, mask.bool(), [mask, torch.ones(2, 2)], added):
+        assert engine_module(pad_id=7)(input_ids=IDS, attention_mask=form).tolist() == [[3, 0], [4, 0]]
+    assert engine_module(pad_id=7)(input_ids=IDS, attention_mask=[None, torch.ones(2, 2)]).tolist() == [[2, 0], [1, 0]]
 
 
 def test_positions_bind_in_the_order_of_forward_or_of_paddle() -> None:
     second = torch.ones_like(IDS)
-    assert handed(pad_id=0)(IDS, None, second).tolist() == [[4, 4], [4, 4]]
-    paddle = handed(("input_ids", "token_type_ids", "position_ids", "attention_mask"), 0)
+    assert engine_module(pad_id=0)(IDS, None, second).tolist() == [[4, 4], [4, 4]]
+    paddle = engine_module(("input_ids", "token_type_ids", "position_ids", "attention_mask"), 0)
     assert paddle(IDS, second).tolist() == [[4, 4], [4, 4]]
 
 
 def test_labels_and_switches_are_passed_over_and_habits_of_evaluators_work() -> None:
-    model = handed()
+    model = engine_module()
     model.eval()
     assert next(model.parameters()).device == model.device == torch.device("cpu")
     assert not isinstance(model, OFA)
@@ -100,7 +102,7 @@ def test_other_arities_are_refused(function: Any) -> None:
 
 
 def test_numbers_of_all_kinds_are_numbers_and_nothing_else_is() -> None:
-    assert [number(one, "f") for one in (1, 0.5, np.float32(0.25), torch.tensor(2.0))] == [1, 0.5, 0.25, 2]
+    assert [number(value, "f") for value in (1, 0.5, np.float32(0.25), torch.tensor(2.0))] == [1, 0.5, 0.25, 2]
     for wrong in (None, {"f1": 1}, (1, 2), float("nan")):
         with pytest.raises(UserError, match="'f' "):
             number(wrong, "f")
@@ -134,8 +136,8 @@ def test_two_outputs_come_as_a_tuple() -> None:
     rows = [TrainerRow(0, {}, {"s": np.array(1), "e": np.array(2)})]
     judge = ComputedMetrics("m", lambda p: seen.append(p) or {"m": 1.0}, ("s", "e"), several=True)
     judge(None, rows, [np.arange(6, dtype=np.float32).reshape(3, 2)])
-    assert [one.tolist() for one in seen[0].predictions] == [[[0, 2, 4]], [[1, 3, 5]]]
-    assert [one.tolist() for one in seen[0].label_ids] == [[1], [2]]
+    assert [array.tolist() for array in seen[0].predictions] == [[[0, 2, 4]], [[1, 3, 5]]]
+    assert [array.tolist() for array in seen[0].label_ids] == [[1], [2]]
 
 
 def test_filling_up_keeps_what_is_there() -> None:
@@ -151,7 +153,7 @@ def test_criterion_gets_tuples_where_there_are_several_and_zeros_at_padding() ->
     assert criterion.of_batch((IDS, IDS), batch).item() == 1
     ((logits, labels),) = seen
     assert len(logits) == 2
-    assert [one.tolist() for one in labels] == [[[1, 0]], [[1, 0]]]
+    assert [array.tolist() for array in labels] == [[[1, 0]], [[1, 0]]]
     single = UserLoss(lambda logits, labels: logits.sum() + labels.sum(), ("a",))
     assert single.of_batch((torch.ones(1),), batch).item() == -98
     with pytest.raises(UserError, match="must give a tensor"):
@@ -175,8 +177,8 @@ def test_spans_score_as_sets_of_positions() -> None:
     answers = [Span(*sorted(int(i) for i in draw.integers(0, 8, 2))) for _ in range(200)]
     wanted = []
     for gold, answer in zip(golds, answers, strict=True):
-        one, two = set(range(gold.start, gold.end + 1)), set(range(answer.start, answer.end + 1))
-        wanted.append(2 * len(one & two) / (len(one) + len(two)))
+        gold_places, answer_places = set(range(gold.start, gold.end + 1)), set(range(answer.start, answer.end + 1))
+        wanted.append(2 * len(gold_places & answer_places) / (len(gold_places) + len(answer_places)))
     assert SPANS["f1"].score(golds, answers) == pytest.approx(np.mean(wanted))
     assert SPANS["em"].score(golds, answers) == pytest.approx(
         np.mean([g == a for g, a in zip(golds, answers, strict=True)])
@@ -198,5 +200,5 @@ def test_cross_entropy_of_torch_takes_what_paddles_takes() -> None:
     assert loss_of(torch.nn.CrossEntropyLoss(), tags, labels).item() == pytest.approx(wanted.item())
     ends, places = (torch.randn(2, 5), torch.randn(2, 5)), (torch.tensor([1, 2]), torch.tensor([3, 4]))
     pairs = zip(ends, places, strict=True)
-    wanted = sum(torch.nn.functional.cross_entropy(one, to) for one, to in pairs) / 2
+    wanted = sum(torch.nn.functional.cross_entropy(logits, to) for logits, to in pairs) / 2
     assert loss_of(torch.nn.CrossEntropyLoss(), ends, places).item() == pytest.approx(wanted.item())

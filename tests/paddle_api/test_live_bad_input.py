@@ -1,4 +1,4 @@
-"""What a trainer cannot compress is told before any work: what was expected, what came, what to do."""
+"""What a trainer cannot compress is refused before any work: what was expected, what came, what to do."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return load(folder(tmp_path_factory.mktemp("bad") / "model"))
 
 
-def refused(one: Trainer, said: str, **how: Any) -> None:
+def refused(live_trainer: Trainer, said: str, **how: Any) -> None:
     with pytest.raises(UserError) as caught:
-        one.compress(**how)
+        live_trainer.compress(**how)
     assert said in str(caught.value)
-    assert not Path(one.args.output_dir).exists() or not any(Path(one.args.output_dir).iterdir())
+    assert not Path(live_trainer.args.output_dir).exists() or not any(Path(live_trainer.args.output_dir).iterdir())
 
 
 @pytest.mark.parametrize(
@@ -68,27 +68,29 @@ def test_two_names_for_one_thing_and_no_name_for_two(parts: Any, tmp_path: Path)
         Trainer(model=model, args=(args, args))
     with pytest.raises(UserError, match="criterion must be a function or a module"):
         Trainer(model=model, args=args, criterion=0.5)
-    one = trainer(model, args, eval_dataset=[ROW])
-    refused(one, "two names of one thing", custom_evaluate=len, custom_dynabert_evaluate=len)
+    live_trainer = trainer(model, args, eval_dataset=[ROW])
+    refused(live_trainer, "two names of one thing", custom_evaluate=len, custom_dynabert_evaluate=len)
 
 
 def test_functions_that_do_not_fit(parts: Any, tmp_path: Path) -> None:
-    one = trainer(parts[0], arguments(tmp_path / "out"), eval_dataset=[ROW])
-    refused(one, "must take (model, dataloader) or (trainer, model, dataloader)", custom_evaluate=lambda model: 1)
-    refused(one, "'greater_is_better' has no effect on the task's own metric", greater_is_better=False)
-    one = trainer(parts[0], arguments(tmp_path / "out", metric="f1"), eval_dataset=[ROW])
-    refused(one, "'metric' option has no effect beside 'custom_evaluate'", custom_evaluate=lambda a, b: 1)
-    one = trainer(
+    live_trainer = trainer(parts[0], arguments(tmp_path / "out"), eval_dataset=[ROW])
+    refused(
+        live_trainer, "must take (model, dataloader) or (trainer, model, dataloader)", custom_evaluate=lambda model: 1
+    )
+    refused(live_trainer, "'greater_is_better' has no effect on the task's own metric", greater_is_better=False)
+    live_trainer = trainer(parts[0], arguments(tmp_path / "out", metric="f1"), eval_dataset=[ROW])
+    refused(live_trainer, "'metric' option has no effect beside 'custom_evaluate'", custom_evaluate=lambda a, b: 1)
+    live_trainer = trainer(
         parts[0], arguments(tmp_path / "out", metric="share"), eval_dataset=[ROW], compute_metrics=lambda p: {"a": 1}
     )
-    refused(one, "'compute_metrics' gives no 'share'. It gives: a.")
+    refused(live_trainer, "'compute_metrics' gives no 'share'. It gives: a.")
 
 
 def test_metrics_that_fail_are_told_with_their_own_words(parts: Any, tmp_path: Path) -> None:
-    one = trainer(parts[0], arguments(tmp_path / "out"), eval_dataset=[ROW], compute_metrics=lambda p: 1 / 0)
-    refused(one, "'compute_metrics' fails on 1 rows: ZeroDivisionError")
-    one = trainer(parts[0], arguments(tmp_path / "out"), eval_dataset=[ROW], compute_metrics=lambda p: 0.5)
-    refused(one, "'compute_metrics' must give numbers by name. Got 0.5.")
+    live_trainer = trainer(parts[0], arguments(tmp_path / "out"), eval_dataset=[ROW], compute_metrics=lambda p: 1 / 0)
+    refused(live_trainer, "'compute_metrics' fails on 1 rows: ZeroDivisionError")
+    live_trainer = trainer(parts[0], arguments(tmp_path / "out"), eval_dataset=[ROW], compute_metrics=lambda p: 0.5)
+    refused(live_trainer, "'compute_metrics' must give numbers by name. Got 0.5.")
 
 
 def test_a_graph_is_not_a_trainers_model(parts: Any, tmp_path: Path) -> None:
@@ -105,8 +107,8 @@ def test_models_of_ones_own_need_what_only_their_owner_knows(parts: Any, tmp_pat
     refused(trainer(model, args, **both), "Give compress(custom_evaluate=…)")
     refused(trainer(model, args, **both), "Give the Trainer a criterion", custom_evaluate=lambda a, b: 1)
     args = arguments(tmp_path / "out", "dynabert", teacher_model_name_or_path="t", **names)
-    one = trainer(model, args, criterion=both_ends, **both)
-    refused(one, "is its own teacher", custom_evaluate=lambda a, b: 1)
+    live_trainer = trainer(model, args, criterion=both_ends, **both)
+    refused(live_trainer, "is its own teacher", custom_evaluate=lambda a, b: 1)
     args = arguments(tmp_path / "out", "dynamic", doc_stride=3, **names)
     refused(trainer(model, args, **both), "'doc_stride' option has no effect on a model of your own")
 

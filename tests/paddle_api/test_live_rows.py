@@ -1,4 +1,4 @@
-"""Rows of datasets through a collator: padding off, names on, mistakes told."""
+"""Rows of datasets through a collator: padding removed, inputs named, mistakes refused."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def test_padding_is_taken_off_and_put_on_again() -> None:
 
 def test_a_mask_is_rebuilt_from_padding_where_rows_have_none() -> None:
     rows = [{"input_ids": [5, 6, 0], "labels": 1}, {"input_ids": [5, 0, 0], "labels": 0}]
-    collate = lambda items: {k: torch.tensor([one[k] for one in items]) for k in items[0]}  # noqa: E731
+    collate = lambda items: {k: torch.tensor([item[k] for item in items]) for k in items[0]}  # noqa: E731
     read = data(rows, collate=collate).examples([0, 1], FORM)
-    assert [len(one.inputs["input_ids"]) for one in read] == [2, 1]
+    assert [len(example.inputs["input_ids"]) for example in read] == [2, 1]
 
 
 def test_holes_of_a_mask_stay_and_padding_in_front_is_a_hole() -> None:
@@ -59,7 +59,7 @@ def test_further_inputs_go_along_and_are_filled_up() -> None:
         {"input_ids": [5, 6, 7], "position_ids": [2, 1, 0], "kind": 4, "labels": 0},
         {"input_ids": [5, 0, 0], "position_ids": [9, 0, 0], "kind": 3, "labels": 0},
     ]
-    collate = lambda items: {k: np.array([one[k] for one in items]) for k in items[0]}  # noqa: E731
+    collate = lambda items: {k: np.array([item[k] for item in items]) for k in items[0]}  # noqa: E731
     read = data(rows, collate=collate).examples([0, 1], form)
     batch = pad([feature_of(i, row.inputs) for i, row in enumerate(read)], 0)
     assert batch["position_ids"].tolist() == [[2, 1, 0], [9, 0, 0]]
@@ -80,21 +80,21 @@ def test_each_row_is_collated_once() -> None:
     seen = []
 
     def collate(items: list[Any]) -> Any:
-        seen.extend(int(one[2]) for one in items)
+        seen.extend(int(item[2]) for item in items)
         return default_collate(items)
 
     ids = torch.tensor([[5], [6], [7]])
-    one = data(TensorDataset(ids, torch.ones_like(ids), torch.arange(3)), collate=collate)
-    one.examples([0, 2], FORM)
-    one.examples(range(3), FORM)
+    rows = data(TensorDataset(ids, torch.ones_like(ids), torch.arange(3)), collate=collate)
+    rows.examples([0, 2], FORM)
+    rows.examples(range(3), FORM)
     assert sorted(seen) == [0, 1, 2]
 
 
 def test_rows_of_other_content_are_told_apart_by_their_text() -> None:
     ids = torch.ones(2, 3000, dtype=torch.long)
     ids[1, 1500] = 2
-    one, other = data(TensorDataset(ids, torch.ones_like(ids), torch.zeros(2))).examples([0, 1], FORM)
-    assert repr(one).split()[-1] != repr(other).split()[-1]
+    first, other = data(TensorDataset(ids, torch.ones_like(ids), torch.zeros(2))).examples([0, 1], FORM)
+    assert repr(first).split()[-1] != repr(other).split()[-1]
 
 
 def test_labels_by_their_other_names() -> None:
