@@ -98,9 +98,9 @@ class Bench:
         rows = divide_rows(Data(self._train), self._source.task, options, options.plans())
         samples = rows.encode(self._source.task, self._source.encoder).samples
         made, same = make(replace(self._source, plans=options.plans()), options, samples)
-        by_name = {one.name: one for one in made}
-        given = {name: value for name, value in changed.items() if name != "algo_list"}
-        flags = "".join(f" --{name} {str(value).lower()}" for name, value in given.items())
+        by_name = {candidate.name: candidate for candidate in made}
+        other = {name: value for name, value in changed.items() if name != "algo_list"}
+        flags = "".join(f" --{name} {str(value).lower()}" for name, value in other.items())
         assert samples is not None  # ptq calibrates
         (plan,), (rows_name,) = options.plans(), samples.sets
         for algo in options.algo_list:

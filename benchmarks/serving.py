@@ -87,11 +87,11 @@ def fastapi(artifact: Path, cores: set[int]) -> Iterator[str]:
 
 def ask(address: str, bodies: list[str], clients: int, cores: set[int] | None = None, **more: Any) -> dict[str, Any]:
     """Let clients ask, in a process of their own; see load_client.py."""
-    asked = {"address": address, "path": "/models/served", "bodies": bodies, "clients": clients, **more}
+    plan = {"address": address, "path": "/models/served", "bodies": bodies, "clients": clients, **more}
     pin = (lambda: os.sched_setaffinity(0, cores)) if cores else None
     command = [sys.executable, str(HERE / "load_client.py")]
     done = subprocess.run(
-        command, input=json.dumps(asked), stdout=subprocess.PIPE, text=True, check=True, preexec_fn=pin
+        command, input=json.dumps(plan), stdout=subprocess.PIPE, text=True, check=True, preexec_fn=pin
     )
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -207,10 +207,10 @@ def drain(arguments: argparse.Namespace, bodies: list[str], log: Log) -> None:
     for _ in range(arguments.rounds):
         with tersely(arguments.artifact) as (address, process):
             ask(address, bodies, 64, seconds=arguments.seconds)
-            asked = {"address": address, "path": "/models/served", "bodies": bodies, "clients": 64, "seconds": 60}
+            plan = {"address": address, "path": "/models/served", "bodies": bodies, "clients": 64, "seconds": 60}
             command = [sys.executable, str(HERE / "load_client.py")]
             with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as clients:
-                clients.stdin.write(json.dumps(asked))  # type: ignore[union-attr]
+                clients.stdin.write(json.dumps(plan))  # type: ignore[union-attr]
                 clients.stdin.close()  # type: ignore[union-attr]
                 time.sleep(arguments.seconds)
                 process.send_signal(signal.SIGTERM)

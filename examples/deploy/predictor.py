@@ -15,7 +15,7 @@ from tersely.tasks.options import TaskOptions
 
 
 def parse(description: str | None, inputs: str) -> argparse.Namespace:
-    """Read the flags that the reference's scripts have, as far as they can have an effect here."""
+    """Read the flags that PaddleNLP's scripts have, as far as they can have an effect here."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("inputs", nargs="*", help=f"{inputs} (some samples)")
     parser.add_argument("--model_dir", required=True, help="artifact: what tersely export or tersely compress wrote")
@@ -23,7 +23,7 @@ def parse(description: str | None, inputs: str) -> argparse.Namespace:
     parser.add_argument("--backend", "--engine", default="auto", help="auto, onnxruntime or openvino (auto)")
     parser.add_argument("--num_threads", type=int, help="threads (one a core)")
     parser.add_argument("--batch_size", type=int, default=1, help="inputs a batch (1)")
-    parser.add_argument("--max_length", type=int, help="pieces a sequence may have (what the model was scored with)")
+    parser.add_argument("--max_length", type=int, help="tokens a sequence may have (what the model was scored with)")
     return parser.parse_args()
 
 
@@ -44,8 +44,8 @@ def answers(predictor: runtime.Predictor, inputs: list[Any]) -> Iterator[tuple[i
     """Batch id, example id, input and answer of each."""
     for batch, start in enumerate(range(0, len(inputs), predictor.batch_size)):
         chunk = inputs[start : start + predictor.batch_size]
-        for example, (given, answer) in enumerate(zip(chunk, predictor.predict(chunk), strict=True)):
-            yield batch, example, given, answer
+        for example, (value, answer) in enumerate(zip(chunk, predictor.predict(chunk), strict=True)):
+            yield batch, example, value, answer
 
 
 def run(main: Callable[[], None]) -> None:
