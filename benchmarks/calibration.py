@@ -118,25 +118,25 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="of the timing, in turn (3)")
     parser.add_argument("--limit_gb", type=float, default=12.0, help="stop what holds more (12)")
     parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    log = Log(arguments.out)
+    args = parser.parse_args()
+    log = Log(args.out)
     log(f"python benchmarks/calibration.py MODELS DATA; mrpc, rows of {LENGTH}, one core each, {machine()}")
-    few, many = arguments.few, arguments.many
+    few, many = args.few, args.many
     with tempfile.TemporaryDirectory() as scratch:
-        subject = Subject.find("mrpc", arguments.models, arguments.data)
+        subject = Subject.find("mrpc", args.models, args.data)
         fp32, samples = subject.export(Path(scratch) / "fp32"), Path(scratch) / "samples.npy"
         graph = fp32.path(fp32.manifest.graphs[0].path)
-        write_samples(subject, fp32, max(many, arguments.rows), samples)
+        write_samples(subject, fp32, max(many, args.rows), samples)
 
         def run(what: str, count: int) -> Took:
-            return measure(what, graph, samples, count, arguments.limit_gb)
+            return measure(what, graph, samples, count, args.limit_gb)
 
-        log(f"Memory: the process's peak, libraries and model included; stopped above {arguments.limit_gb:g} GB.")
+        log(f"Memory: the process's peak, libraries and model included; stopped above {args.limit_gb:g} GB.")
         theirs = (few, max(many // 4, 1))
         show_memory(log, run, {"tersely": (few, many), "Entropy": theirs, "Percentile": theirs})
         log()
         log("Time:")
-        show_cost(log, run, arguments.rows, arguments.rounds)
+        show_cost(log, run, args.rows, args.rounds)
 
 
 if __name__ == "__main__":

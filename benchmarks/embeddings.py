@@ -117,11 +117,11 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="processes whose memory is measured (3)")
     parser.add_argument("--work", type=Path, help="keep artifacts here, and use those that are")
     parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    log = Log(arguments.out)
+    args = parser.parse_args()
+    log = Log(args.out)
     installed = [name for name in engines.installed() if name != "torch"]
-    with work_folder(arguments.work) as scratch:
-        subject = Subject.find(arguments.name, arguments.models, arguments.data)
+    with work_folder(args.work) as scratch:
+        subject = Subject.find(args.name, args.models, args.data)
         exported, made = make(subject, scratch)
         short = scratch / "short.onnx"
         onnx.save(plain_graph(graph_for(exported, installed[0]), first_position=True), short)
@@ -130,10 +130,10 @@ def main() -> None:
         show_size(log, exported, made)
         log()
         log("Memory, batch 1 (of a table that lies in a mapped file, only the pages that its tokens touch):")
-        show_memory(log, exported, made, arguments.repeats, installed)
+        show_memory(log, exported, made, args.repeats, installed)
         log()
         log("Speed of INT8 tables, × FP32 tables (10th to 90th percentile of the rounds):")
-        show_speed(log, made, short, open_encoder(exported).vocab_size, arguments.seconds, installed)
+        show_speed(log, made, short, open_encoder(exported).vocab_size, args.seconds, installed)
 
 
 if __name__ == "__main__":

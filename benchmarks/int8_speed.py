@@ -214,18 +214,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="for each contestant in each cell (5)")
     parser.add_argument("--work", type=Path, help="keep artifacts here, and use those that are")
     parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
+    args = parser.parse_args()
     tokenize_with(1)
-    subject, log = Subject.find(arguments.name, arguments.models, arguments.data), Log(arguments.out)
+    subject, log = Subject.find(args.name, args.models, args.data), Log(args.out)
     options = f" --name {subject.name}" if subject.name != "mrpc" else ""
-    options += f" --length {arguments.length}" if arguments.length != 128 else ""
-    options += f" --strategies {' '.join(arguments.strategies)}" if arguments.strategies != list(STRATEGIES) else ""
+    options += f" --length {args.length}" if args.length != 128 else ""
+    options += f" --strategies {' '.join(args.strategies)}" if args.strategies != list(STRATEGIES) else ""
     log(f"{subject.name}: python benchmarks/int8_speed.py MODELS DATA PEERS{options}")
-    with work_folder(arguments.work) as scratch:
-        found = open_all(subject, arguments.peers, scratch, log, arguments.strategies)
-        examples = subject.examples(found[0][1], arguments.rows)
+    with work_folder(args.work) as scratch:
+        found = open_all(subject, args.peers, scratch, log, args.strategies)
+        examples = subject.examples(found[0][1], args.rows)
         ours = next(f"{what} {predictor.engine.name}" for what, predictor in found if what == OURS)
-        show(log, run_cells(log, found, examples, arguments.length, arguments.seconds), ours)
+        show(log, run_cells(log, found, examples, args.length, args.seconds), ours)
 
 
 if __name__ == "__main__":

@@ -27,17 +27,17 @@ def parse(description: str | None, inputs: str) -> argparse.Namespace:
     return parser.parse_args()
 
 
-def load(arguments: argparse.Namespace, task: str) -> runtime.Predictor:
+def load(args: argparse.Namespace, task: str) -> runtime.Predictor:
     """The artifact on the engine, with the length that was asked for."""
-    engine = arguments.backend.replace("onnx_runtime", "onnxruntime")
-    providers = ["CUDAExecutionProvider"] if arguments.device == "gpu" else None
-    predictor = runtime.load(arguments.model_dir, engine, arguments.num_threads, providers=providers)
+    engine = args.backend.replace("onnx_runtime", "onnxruntime")
+    providers = ["CUDAExecutionProvider"] if args.device == "gpu" else None
+    predictor = runtime.load(args.model_dir, engine, args.num_threads, providers=providers)
     settings = to_json(predictor.task)
     if (name := settings.pop("name")) != task:
-        raise UserError(f"The model is for {name}, the script for {task}.", where=arguments.model_dir)
-    options = TaskOptions(max_seq_length=arguments.max_length)
-    longer = make_task(name, settings, options, read_config(arguments.model_dir), where=arguments.model_dir)
-    return replace(predictor, task=longer, batch_size=arguments.batch_size)
+        raise UserError(f"The model is for {name}, the script for {task}.", where=args.model_dir)
+    options = TaskOptions(max_seq_length=args.max_length)
+    longer = make_task(name, settings, options, read_config(args.model_dir), where=args.model_dir)
+    return replace(predictor, task=longer, batch_size=args.batch_size)
 
 
 def answers(predictor: runtime.Predictor, inputs: list[Any]) -> Iterator[tuple[int, int, Any, Any]]:

@@ -18,9 +18,9 @@ SAMPLES = [
 
 def main() -> None:
     """Answer the inputs of the command line, or the samples."""
-    arguments = parse(__doc__, "a question, its context, the next question …")
-    predictor = load(arguments, "question_answering")
-    texts = arguments.inputs or SAMPLES
+    args = parse(__doc__, "a question, its context, the next question …")
+    predictor = load(args, "question_answering")
+    texts = args.inputs or SAMPLES
     if len(texts) % 2:
         raise UserError(f"The question '{texts[-1]}' has no context.", hint="Give each question with its context.")
     pairs = list(zip(texts[::2], texts[1::2], strict=True))

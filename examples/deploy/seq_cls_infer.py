@@ -12,9 +12,9 @@ SAMPLES = ["未来自主研制的飞机将飞上蓝天", "The shares rose 12 per
 
 def main() -> None:
     """Answer the inputs of the command line, or the samples."""
-    arguments = parse(__doc__, "texts; a pair has a tab between its texts")
-    predictor = load(arguments, "sequence_classification")
-    texts = [tuple(text.split("\t", 1)) if "\t" in text else text for text in arguments.inputs or SAMPLES]
+    args = parse(__doc__, "texts; a pair has a tab between its texts")
+    predictor = load(args, "sequence_classification")
+    texts = [tuple(text.split("\t", 1)) if "\t" in text else text for text in args.inputs or SAMPLES]
     for batch, example, value, answer in answers(predictor, texts):
         first, second = value if isinstance(value, tuple) else (value, None)
         said = f"sentence1:{first}, sentence2:{second}" if second is not None else f"sentence1:{first}"

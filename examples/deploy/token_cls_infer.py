@@ -12,9 +12,9 @@ SAMPLES = ["北京的涮肉,重庆的火锅,成都的小吃都很有名。", "Mr
 
 def main() -> None:
     """Answer the inputs of the command line, or the samples."""
-    arguments = parse(__doc__, "texts")
-    predictor = load(arguments, "token_classification")
-    for _, _, text, answer in answers(predictor, arguments.inputs or SAMPLES):
+    args = parse(__doc__, "texts")
+    predictor = load(args, "token_classification")
+    for _, _, text, answer in answers(predictor, args.inputs or SAMPLES):
         print(f"input data: {text}")
         print("The model detects all entities:")
         for entity in answer.entities:
