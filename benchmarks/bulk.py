@@ -32,7 +32,7 @@ WAYS = {
 def write_rows(subject: Subject, count: int, file: Path) -> Path:
     """As many real rows as asked for, without their labels."""
     fields = ("text", "text_pair", "words", "question", "context")
-    found = [record for source in (subject.train, subject.dev) for record in data.read(source)]
+    found = [record for path in (subject.train, subject.dev) for record in data.read(path)]
     rows = [{name: record[name] for name in fields if name in record} for record in islice(cycle(found), count)]
     file.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
     return file
@@ -54,36 +54,36 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--work", type=Path, help="keep the compressed model here, or find it here")
     parser.add_argument("--out", type=Path)
-    asked = parser.parse_args()
-    log = Log(asked.out)
-    log(f"python benchmarks/bulk.py MODELS DATA --name {asked.name} --rows {asked.rows} --repeats {asked.repeats}")
+    args = parser.parse_args()
+    log = Log(args.out)
+    log(f"python benchmarks/bulk.py MODELS DATA --name {args.name} --rows {args.rows} --repeats {args.repeats}")
     log()
-    with work_folder(asked.work) as scratch:
-        subject = Subject.find(asked.name, asked.models, asked.data)
+    with work_folder(args.work) as scratch:
+        subject = Subject.find(args.name, args.models, args.data)
         subject.compress(scratch / "int8", "--strategy", "ptq", "--algo_list", "mse")
         artifact = scratch / "int8" / "best"
-        many = write_rows(subject, asked.rows, scratch / "many.jsonl")
-        one = write_rows(subject, 1, scratch / "one.jsonl")
+        many = write_rows(subject, args.rows, scratch / "many.jsonl")
+        single = write_rows(subject, 1, scratch / "one.jsonl")
         took: dict[str, list[float]] = {name: [] for name in WAYS}
         started: dict[str, list[float]] = {name: [] for name in WAYS}
         written = {}
-        for _ in range(asked.repeats):
+        for _ in range(args.repeats):
             for name, words in WAYS.items():
                 output = scratch / "answers.jsonl"
-                started[name].append(seconds(artifact, one, output, words, subject.flags))
+                started[name].append(seconds(artifact, single, output, words, subject.flags))
                 took[name].append(seconds(artifact, many, output, words, subject.flags))
                 written[name] = output.read_bytes()
-    log(f"{machine()}; {asked.name} INT8, {asked.rows} real rows, batch 16, one thread a worker.")
+    log(f"{machine()}; {args.name} INT8, {args.rows} real rows, batch 16, one thread a worker.")
     log()
     log.head("way", "rows a second", "× one process", "range of ×", "start, s", "rows a second without the start", "×")
     first, *_ = WAYS
     for name in WAYS:
         ratios = [base / own for base, own in zip(took[first], took[name], strict=True)]
-        rate = asked.rows / median(took[name])
+        rate = args.rows / median(took[name])
         base, own = (median(took[way]) - median(started[way]) for way in (first, name))
         log.row(
             name, f"{rate:.0f}", f"{median(ratios):.2f}", f"{min(ratios):.2f} to {max(ratios):.2f}",
-            f"{median(started[name]):.1f}", f"{asked.rows / own:.0f}", f"{base / own:.2f}",
+            f"{median(started[name]):.1f}", f"{args.rows / own:.0f}", f"{base / own:.2f}",
         )  # fmt: skip
     log()
     same = all(content == written[first] for content in written.values())

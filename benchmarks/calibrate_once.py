@@ -32,7 +32,7 @@ GRID = {"4_1": 4, "4_4": 16, "4_16": 64}
 """Three sets of rows as `--batch_size_list 4 --batch_num_list 1 4 16` gives them."""
 
 Ids = NDArray[np.int64]
-"""Pieces [samples, length]."""
+"""Token ids [samples, length]."""
 
 
 def ours(graph: Path, ids: Ids) -> None:
@@ -59,7 +59,7 @@ def grid_ranges(graph: Path, ids: Ids) -> None:
 
 def samples_of(ids: Ids, sets: dict[str, int]) -> Samples:
     """Rows without padding, as calibration takes them."""
-    features = [Feature(row, pieces, np.zeros_like(pieces)) for row, pieces in enumerate(ids)]
+    features = [Feature(row, tokens, np.zeros_like(tokens)) for row, tokens in enumerate(ids)]
     return Samples(features, [], sets, 0)
 
 

@@ -2,7 +2,7 @@
 
     python benchmarks/calibration.py MODELS DATA [--out benchmarks/results/calibration.md]
 
-Samples are training texts of MRPC put together and cut to exactly 128 pieces, the same for all. Each figure comes from
+Samples are training texts of MRPC put together and cut to exactly 128 tokens, the same for all. Each figure comes from
 a process of its own, bound to one core. Linux only. Takes about 15 minutes. To try it: --few 2 --many 4 --rounds 1.
 """
 
@@ -54,15 +54,15 @@ def measure(what: str, graph: Path, samples: Path, count: int, limit_gb: float) 
 
 
 def write_samples(subject: Subject, fp32: Artifact, count: int, out: Path) -> None:
-    """Training texts one after the other, cut to `count` rows of exactly 128 pieces with their special tokens."""
+    """Training texts one after the other, cut to `count` rows of exactly 128 tokens with their special tokens."""
     predictor = runtime.load(fp32.folder, "onnxruntime", 1)
     examples = predictor.task.read(data.read(subject.train), Columns(), labelled=False)
     encoder = predictor.encoder
-    pieces = np.concatenate([np.array(text.ids) for text in encoder.plain([one.text for one in examples])])
+    tokens = np.concatenate([np.array(text.ids) for text in encoder.plain([example.text for example in examples])])
     room = LENGTH - encoder.single.width
-    if len(pieces) < count * room:
-        raise SystemExit(f"The training texts give {len(pieces) // room} samples, not {count}.")
-    np.save(out, np.stack([encoder.single.around(row)[0] for row in pieces[: count * room].reshape(count, room)]))
+    if len(tokens) < count * room:
+        raise SystemExit(f"The training texts give {len(tokens) // room} samples, not {count}.")
+    np.save(out, np.stack([encoder.single.around(row)[0] for row in tokens[: count * room].reshape(count, room)]))
 
 
 def show_memory(log: Log, run: Callable[[str, int], Took], plan: dict[str, tuple[int, int]]) -> None:
@@ -92,14 +92,14 @@ def show_cost(log: Log, run: Callable[[str, int], Took], rows: int, rounds: int)
             if (found := run(name, rows)) is not None:
                 times[name].append((found["seconds"], found["cpu_seconds"]))
     log.head("calibration", "what", "s (least to most)", "s of CPU", "the whole grid's ÷ this", "of CPU")
-    whole = middle(times[names[0]])
+    grid = middle(times[names[0]])
     for name, what in said.items():
         if not times[name]:
             log.row(name, what, "stopped at the limit", "", "", "")
             continue
         wall, busy = middle(times[name])
         spread = f"{wall:.1f} ({min(times[name])[0]:.1f} to {max(times[name])[0]:.1f})"
-        log.row(name, what, spread, f"{busy:.1f}", f"{whole[0] / wall:.2f}", f"{whole[1] / busy:.2f}")
+        log.row(name, what, spread, f"{busy:.1f}", f"{grid[0] / wall:.2f}", f"{grid[1] / busy:.2f}")
 
 
 def middle(times: list[tuple[float, float]]) -> tuple[float, float]:
@@ -118,25 +118,25 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="of the timing, in turn (3)")
     parser.add_argument("--limit_gb", type=float, default=12.0, help="stop what holds more (12)")
     parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    log = Log(arguments.out)
+    args = parser.parse_args()
+    log = Log(args.out)
     log(f"python benchmarks/calibration.py MODELS DATA; mrpc, rows of {LENGTH}, one core each, {machine()}")
-    few, many = arguments.few, arguments.many
+    few, many = args.few, args.many
     with tempfile.TemporaryDirectory() as scratch:
-        subject = Subject.find("mrpc", arguments.models, arguments.data)
+        subject = Subject.find("mrpc", args.models, args.data)
         fp32, samples = subject.export(Path(scratch) / "fp32"), Path(scratch) / "samples.npy"
         graph = fp32.path(fp32.manifest.graphs[0].path)
-        write_samples(subject, fp32, max(many, arguments.rows), samples)
+        write_samples(subject, fp32, max(many, args.rows), samples)
 
         def run(what: str, count: int) -> Took:
-            return measure(what, graph, samples, count, arguments.limit_gb)
+            return measure(what, graph, samples, count, args.limit_gb)
 
-        log(f"Memory: the process's peak, libraries and model included; stopped above {arguments.limit_gb:g} GB.")
+        log(f"Memory: the process's peak, libraries and model included; stopped above {args.limit_gb:g} GB.")
         theirs = (few, max(many // 4, 1))
         show_memory(log, run, {"tersely": (few, many), "Entropy": theirs, "Percentile": theirs})
         log()
         log("Time:")
-        show_cost(log, run, arguments.rows, arguments.rounds)
+        show_cost(log, run, args.rows, args.rounds)
 
 
 if __name__ == "__main__":

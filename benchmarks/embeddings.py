@@ -34,7 +34,9 @@ def make(subject: Subject, scratch: Path) -> tuple[Artifact, dict[str, Artifact]
     exported = subject.export(scratch / "fp32")
     flags = [word for strategy in STRATEGIES for word in ("--strategy", strategy)]
     result = subject.compress(scratch / "out", *flags, "--algo_list", "mse")
-    by_strategy = {one["strategy"]: read(scratch / "out" / one["path"]) for one in result["candidates"]}
+    by_strategy = {
+        candidate["strategy"]: read(scratch / "out" / candidate["path"]) for candidate in result["candidates"]
+    }
     return exported, {strategy: by_strategy[strategy] for strategy in STRATEGIES}
 
 
@@ -61,7 +63,9 @@ def show_speed(
             for size in (1, 16):
                 batch = full_batch(size, LENGTH, vocab_size)
                 names = ("FP32 tables", "INT8 tables", "FP32 tables again")
-                works = [Contestant(name, engine, runs(one, batch)) for name, one in zip(names, runners, strict=True)]
+                works = [
+                    Contestant(name, engine, runs(runner, batch)) for name, runner in zip(names, runners, strict=True)
+                ]
                 _, tables, noise = alternate(works, works[0].label, seconds=seconds)
                 shown = [f"{t.ratio:.3f} ({t.spread[0]:.3f} to {t.spread[1]:.3f})" for t in (tables, noise)]
                 log.row(layers, engine, str(size), *shown, "yes" if tables.ratio < noise.spread[0] else "no")
@@ -73,15 +77,15 @@ def runs(engine: Any, batch: Any) -> Callable[[], object]:
 
 def show_size(log: Log, exported: Artifact, made: dict[str, Artifact]) -> None:
     """What one CPU class loads, and the whole folder beside it."""
-    whole = exported.loaded_bytes(exported.manifest.graphs[0])
+    exact_size = exported.loaded_bytes(exported.manifest.graphs[0])
     log.head("strategy", "CPU class", "loads", "engine", "MB", "% of the FP32 graph", "whole folder MB")
-    log.row("FP32", "all", "model.onnx", "any", f"{whole / 1e6:.1f}", "100", f"{folder_bytes(exported) / 1e6:.1f}")
+    log.row("FP32", "all", "model.onnx", "any", f"{exact_size / 1e6:.1f}", "100", f"{folder_bytes(exported) / 1e6:.1f}")
     for strategy, opened in made.items():
         folder = f"{folder_bytes(opened) / 1e6:.1f}"
         for name in CLASSES:
             best = ranked(opened.manifest.graphs, lambda *_, name=name: name)[0]
             size = opened.loaded_bytes(best.graph)
-            part = f"{100 * size / whole:.1f}"
+            part = f"{100 * size / exact_size:.1f}"
             log.row(strategy, name, Path(best.graph.path).name, best.engine, f"{size / 1e6:.1f}", part, folder)
 
 
@@ -93,15 +97,15 @@ def show_memory(log: Log, exported: Artifact, made: dict[str, Artifact], repeats
     """Resident after loading and a first batch of one row, in a process of its own, its libraries included."""
     log.head("strategy", "engine", "memory MB", "peak MB", "memory, % of FP32 in the same engine")
     for engine in installed:
-        whole = 0.0
+        exact = 0.0
         for strategy, opened in {"FP32": exported, **made}.items():
             path, precision = graph_for(opened, engine), "fp32" if strategy == "FP32" else "int8"
             costs = [footprint(engine, path, precision=precision, length=LENGTH) for _ in range(repeats)]
             memory, peak = (
                 median(values) for values in zip(*((c.memory_mb, c.peak_memory_mb) for c in costs), strict=True)
             )
-            whole = whole or memory
-            log.row(strategy, engine, f"{memory:.0f}", f"{peak:.0f}", f"{100 * memory / whole:.0f}")
+            exact = exact or memory
+            log.row(strategy, engine, f"{memory:.0f}", f"{peak:.0f}", f"{100 * memory / exact:.0f}")
 
 
 def main() -> None:
@@ -113,11 +117,11 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="processes whose memory is measured (3)")
     parser.add_argument("--work", type=Path, help="keep artifacts here, and use those that are")
     parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    log = Log(arguments.out)
+    args = parser.parse_args()
+    log = Log(args.out)
     installed = [name for name in engines.installed() if name != "torch"]
-    with work_folder(arguments.work) as scratch:
-        subject = Subject.find(arguments.name, arguments.models, arguments.data)
+    with work_folder(args.work) as scratch:
+        subject = Subject.find(args.name, args.models, args.data)
         exported, made = make(subject, scratch)
         short = scratch / "short.onnx"
         onnx.save(plain_graph(graph_for(exported, installed[0]), first_position=True), short)
@@ -126,10 +130,10 @@ def main() -> None:
         show_size(log, exported, made)
         log()
         log("Memory, batch 1 (of a table that lies in a mapped file, only the pages that its tokens touch):")
-        show_memory(log, exported, made, arguments.repeats, installed)
+        show_memory(log, exported, made, args.repeats, installed)
         log()
         log("Speed of INT8 tables, × FP32 tables (10th to 90th percentile of the rounds):")
-        show_speed(log, made, short, open_encoder(exported).vocab_size, arguments.seconds, installed)
+        show_speed(log, made, short, open_encoder(exported).vocab_size, args.seconds, installed)
 
 
 if __name__ == "__main__":

@@ -98,9 +98,9 @@ class Bench:
         rows = divide_rows(Data(self._train), self._source.task, options, options.plans())
         samples = rows.encode(self._source.task, self._source.encoder).samples
         made, same = make(replace(self._source, plans=options.plans()), options, samples)
-        by_name = {one.name: one for one in made}
-        given = {name: value for name, value in changed.items() if name != "algo_list"}
-        flags = "".join(f" --{name} {str(value).lower()}" for name, value in given.items())
+        by_name = {candidate.name: candidate for candidate in made}
+        other = {name: value for name, value in changed.items() if name != "algo_list"}
+        flags = "".join(f" --{name} {str(value).lower()}" for name, value in other.items())
         assert samples is not None  # ptq calibrates
         (plan,), (rows_name,) = options.plans(), samples.sets
         for algo in options.algo_list:
@@ -165,27 +165,27 @@ def main() -> None:
     parser.add_argument("--engine", help="score on this one, not on the one that the runtime chooses")
     parser.add_argument("--all", action="store_true", help="every setting on every model, not on mrpc alone")
     parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    log = Log(arguments.out)
+    args = parser.parse_args()
+    log = Log(args.out)
     log(f"python benchmarks/int8_accuracy.py MODELS DATA; {machine()}")
     log("Drop of the first metric in points with its paired 95 % interval; same answer and mean |Δlogit| against FP32.")
     log()
     log.head("model", "setting", "score", "drop", "same answer", "mean abs. Δlogit", "rows", "engine", "CPU class")
     pooled: dict[str, list[Line]] = {DEFAULTS: [], NNCF: []}
-    for name in arguments.names:
+    for name in args.names:
         with tempfile.TemporaryDirectory() as scratch:
-            subject = Subject.find(name, arguments.models, arguments.data)
-            bench = Bench(subject, arguments.rows, Path(scratch), arguments.engine)
+            subject = Subject.find(name, args.models, args.data)
+            bench = Bench(subject, args.rows, Path(scratch), args.engine)
             show(log, name, "FP32", bench.reference, None)
             line = bench.defaults()
             pooled[DEFAULTS].append(line)
             show(log, name, f"{DEFAULTS} (chose {bench.result.best.name})", line.scored, line)
-            graph = (arguments.peers or Path()) / name / PEERS["nncf"].file
-            if arguments.peers and graph.is_file():
+            graph = (args.peers or Path()) / name / PEERS["nncf"].file
+            if args.peers and graph.is_file():
                 line = bench.nncf(graph)
                 pooled[NNCF].append(line)
                 show(log, name, NNCF, line.scored, line)
-            for changed in VARIANTS if name == "mrpc" or arguments.all else ():
+            for changed in VARIANTS if name == "mrpc" or args.all else ():
                 for what, line in bench.variant(changed):
                     show(log, name, what, line.scored, line)
     log()

@@ -71,7 +71,7 @@ def open_all(
             others = [name for name in installed if name != chosen.engine.name]
             found += [(what, runtime.load(best, name, 1)) for name in others]
             if shortens:
-                path = whole_last_layer(subject, exact, graph, result["best"], chosen.engine.name, scratch)
+                path = with_whole_last_layer(subject, exact, graph, result["best"], chosen.engine.name, scratch)
                 found.append((LONG, load(chosen.engine.name, path, "int8")))
             if bf16:
                 shared, _ = runtime.choose(artifacts.read(best), "openvino")
@@ -89,13 +89,15 @@ def open_all(
 
 
 def say_result(log: Log, what: str, result: Mapping[str, Any], chosen: Predictor) -> None:
-    best = next(one for one in result["candidates"] if one["name"] == result["best"])
+    best = next(candidate for candidate in result["candidates"] if candidate["name"] == result["best"])
     drop = f"{100 * best['score']:.2f}, drop {100 * best['drop']:.2f} points"
     same = f"{100 * best['same_answer']:.2f} % same answers"
     log(f"{what}: {best['name']} on {chosen.engine.name}; {result['metric']} {drop}, {same}, {best['rows']} dev rows.")
 
 
-def whole_last_layer(subject: Subject, exact: Predictor, graph: Path, best: str, engine: str, scratch: Path) -> Path:
+def with_whole_last_layer(
+    subject: Subject, exact: Predictor, graph: Path, best: str, engine: str, scratch: Path
+) -> Path:
     """The chosen candidate made anew without the pass for the first position."""
     proto = plain_graph(graph, first_position=False)
     algo = re.match(r"\D+", best)
@@ -108,31 +110,35 @@ def whole_last_layer(subject: Subject, exact: Predictor, graph: Path, best: str,
 
 def run_cell(contestants: Sequence[Contestant], seconds: float) -> dict[str, Timing]:
     """Times as × the fastest FP32 engine, in one alternating run."""
-    exact = [one for one in contestants if one.model == FP32]
+    exact = [contestant for contestant in contestants if contestant.model == FP32]
     guess = min(alternate(exact, exact[0].label, seconds=seconds / 2, rounds=3), key=lambda timing: timing.seconds)
     timings = alternate(contestants, f"{guess.model} {guess.engine}", seconds=seconds)
     # Where the guess was wrong the other engine's median is the measure; 1 where it was right.
     fastest = max(timing.ratio for timing in timings if timing.model == FP32)
     return {
-        one.label: replace(
+        contestant.label: replace(
             timing, ratio=timing.ratio / fastest, spread=(timing.spread[0] / fastest, timing.spread[1] / fastest)
         )
-        for one, timing in zip(contestants, timings, strict=True)
+        for contestant, timing in zip(contestants, timings, strict=True)
     }
 
 
 def run_cells(
     log: Log, found: Sequence[tuple[str, Predictor]], examples: Sequence[Any], length: int, seconds: float
 ) -> Cells:
-    """Full batches of 1 and 16, then real rows, texts to answers; each is told when it ends."""
+    """Full batches of 1 and 16, then real rows, texts to answers; each is logged when it ends."""
     works: dict[str, list[Callable[[], object]]] = {}
     for size in (1, 16):
         batch = full_batch(size, length, found[0][1].encoder.vocab_size)
-        works[f"batch {size}, length {length}"] = [runs(one, batch) for _, one in found]
-    works[f"{len(examples)} dev rows, batch 16, mixed lengths"] = [answers(one, examples) for _, one in found]
+        works[f"batch {size}, length {length}"] = [runs(predictor, batch) for _, predictor in found]
+    works[f"{len(examples)} dev rows, batch 16, mixed lengths"] = [
+        answers(predictor, examples) for _, predictor in found
+    ]
     cells: Cells = {}
     for title, work in works.items():
-        contestants = [Contestant(what, one.engine.name, do) for (what, one), do in zip(found, work, strict=True)]
+        contestants = [
+            Contestant(what, predictor.engine.name, do) for (what, predictor), do in zip(found, work, strict=True)
+        ]
         cells[title] = cell = run_cell(contestants, seconds)
         quickest = min((timing for timing in cell.values() if timing.model == FP32), key=lambda timing: timing.seconds)
         log(f"{title}: fastest FP32 is {quickest.engine}, {1000 * quickest.seconds:.1f} ms, {quickest.rounds} rounds")
@@ -155,9 +161,9 @@ def show(log: Log, cells: Cells, ours: str) -> None:
     log(f"× the fastest FP32 engine of the cell (10th to 90th percentile of the rounds), one thread, {machine()}")
     log()
     log.head("model, engine", *cells, "geometric mean")
-    for label, whole in overall.items():
+    for label, average in overall.items():
         timings = [cell[label] for cell in cells.values()]
-        log.row(label, *(f"{t.ratio:.2f} ({t.spread[0]:.2f} to {t.spread[1]:.2f})" for t in timings), f"{whole:.2f}")
+        log.row(label, *(f"{t.ratio:.2f} ({t.spread[0]:.2f} to {t.spread[1]:.2f})" for t in timings), f"{average:.2f}")
     log()
     names = {peer.name for peer in PEERS.values()}
     rivals = [label for label, timing in next(iter(cells.values())).items() if timing.model in names]
@@ -208,18 +214,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="for each contestant in each cell (5)")
     parser.add_argument("--work", type=Path, help="keep artifacts here, and use those that are")
     parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
+    args = parser.parse_args()
     tokenize_with(1)
-    subject, log = Subject.find(arguments.name, arguments.models, arguments.data), Log(arguments.out)
-    asked = f" --name {subject.name}" if subject.name != "mrpc" else ""
-    asked += f" --length {arguments.length}" if arguments.length != 128 else ""
-    asked += f" --strategies {' '.join(arguments.strategies)}" if arguments.strategies != list(STRATEGIES) else ""
-    log(f"{subject.name}: python benchmarks/int8_speed.py MODELS DATA PEERS{asked}")
-    with work_folder(arguments.work) as scratch:
-        found = open_all(subject, arguments.peers, scratch, log, arguments.strategies)
-        examples = subject.examples(found[0][1], arguments.rows)
-        ours = next(f"{what} {one.engine.name}" for what, one in found if what == OURS)
-        show(log, run_cells(log, found, examples, arguments.length, arguments.seconds), ours)
+    subject, log = Subject.find(args.name, args.models, args.data), Log(args.out)
+    options = f" --name {subject.name}" if subject.name != "mrpc" else ""
+    options += f" --length {args.length}" if args.length != 128 else ""
+    options += f" --strategies {' '.join(args.strategies)}" if args.strategies != list(STRATEGIES) else ""
+    log(f"{subject.name}: python benchmarks/int8_speed.py MODELS DATA PEERS{options}")
+    with work_folder(args.work) as scratch:
+        found = open_all(subject, args.peers, scratch, log, args.strategies)
+        examples = subject.examples(found[0][1], args.rows)
+        ours = next(f"{what} {predictor.engine.name}" for what, predictor in found if what == OURS)
+        show(log, run_cells(log, found, examples, args.length, args.seconds), ours)
 
 
 if __name__ == "__main__":

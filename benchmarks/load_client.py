@@ -55,19 +55,19 @@ def requests_of(address: str, path: str, bodies: list[str]) -> list[bytes]:
     return [head.format(path, host, len(text)).encode() + text for text in texts]
 
 
-def load(asked: dict[str, Any]) -> dict[str, Any]:
+def load(plan: dict[str, Any]) -> dict[str, Any]:
     """Ask for so many seconds, or so many requests: each client anew as soon as it is answered, or at a rate."""
-    host, _, port = asked["address"].removeprefix("http://").partition(":")
-    requests = requests_of(asked["address"], asked["path"], asked["bodies"])
-    clients = [Client((host, int(port))) for _ in range(asked["clients"])]
+    host, _, port = plan["address"].removeprefix("http://").partition(":")
+    requests = requests_of(plan["address"], plan["path"], plan["bodies"])
+    clients = [Client((host, int(port))) for _ in range(plan["clients"])]
     selector = selectors.DefaultSelector()
     for client in clients:
         selector.register(client.socket, selectors.EVENT_READ, client)
     idle, latencies = list(clients), defaultdict(list)
     sent = lost = 0
-    most, rate = asked.get("requests", 1 << 60), asked.get("rate")
+    most, rate = plan.get("requests", 1 << 60), plan.get("rate")
     started = time.perf_counter()
-    stop = started + asked.get("seconds", 1e9)
+    stop = started + plan.get("seconds", 1e9)
     busy = 0
     while True:
         now = time.perf_counter()

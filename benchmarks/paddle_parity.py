@@ -56,9 +56,9 @@ def make(folder: Path) -> None:
                 config["paddlenlp_version"] = paddlenlp.__version__
                 (place / "config.json").write_text(json.dumps(config), encoding="utf-8")
             (place / "vocab.txt").write_text("".join(f"{token}\n" for token in TOKENS))
-            given = model(input_ids=paddle.to_tensor(ids), token_type_ids=paddle.to_tensor(types))
-            outputs = given if isinstance(given, tuple | list) else [given]
-            saved = {f"output_{i}": one.numpy() for i, one in enumerate(outputs)}
+            result = model(input_ids=paddle.to_tensor(ids), token_type_ids=paddle.to_tensor(types))
+            outputs = result if isinstance(result, tuple | list) else [result]
+            saved = {f"output_{i}": output.numpy() for i, output in enumerate(outputs)}
             np.savez(place / "paddle.npz", ids=ids, types=types, **saved)
 
 
@@ -87,9 +87,9 @@ def compare(folder: Path) -> None:
             model = getattr(transformers, done.architecture).from_pretrained(Path(scratch) / "out").eval()
         batch = {"input_ids": kept["ids"], "token_type_ids": kept["types"], "attention_mask": real.astype(np.int64)}
         with torch.no_grad():
-            given = model(**{name: torch.from_numpy(array) for name, array in batch.items()}).to_tuple()
+            result = model(**{name: torch.from_numpy(array) for name, array in batch.items()}).to_tuple()
         apart = []
-        for i, output in enumerate(given):
+        for i, output in enumerate(result):
             difference = np.abs(output.numpy() - kept[f"output_{i}"])
             apart.append(float(difference[real].max() if difference.shape[:2] == real.shape else difference.max()))
         worst = max(worst, *apart)

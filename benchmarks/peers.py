@@ -212,26 +212,26 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="of scoring (1)")
     parser.add_argument("--entropy", type=int, metavar="ROWS", help="only time quantize_static by entropy on ROWS rows")
     parser.add_argument("--seed", type=int, default=0, help="draws the training rows (0)")
-    arguments = parser.parse_args()
-    seed = arguments.seed
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    opened = artifacts.read(arguments.artifact)
+    args = parser.parse_args()
+    seed = args.seed
+    args.out.mkdir(parents=True, exist_ok=True)
+    opened = artifacts.read(args.artifact)
     graph, inputs = opened.path(runtime.choose(opened, "onnxruntime")[0].path), opened.manifest.inputs
-    fp32 = runtime.load(arguments.artifact, "onnxruntime", threads=arguments.threads)
-    if arguments.entropy:
+    fp32 = runtime.load(args.artifact, "onnxruntime", threads=args.threads)
+    if args.entropy:
         longest = fp32.task.max_seq_length
-        batches = calibration_batches(fp32, arguments.train, arguments.entropy, inputs, seed=seed, length=longest)
-        took = entropy_calibration(graph, batches, arguments.out / "entropy.onnx")
+        batches = calibration_batches(fp32, args.train, args.entropy, inputs, seed=seed, length=longest)
+        took = entropy_calibration(graph, batches, args.out / "entropy.onnx")
         seconds = f"{took.seconds:.1f} s ({took.cpu_seconds:.1f} s of CPU)"
         print(f"entropy, {len(batches)} rows of {longest}: {seconds}, peak {took.peak_mb:.0f} MB")
         return
     made = {}
-    for name in arguments.only:
+    for name in args.only:
         peer = PEERS[name]
-        batches = calibration_batches(fp32, arguments.train, peer.rows, inputs, seed=seed) if peer.rows else []
-        made[peer] = make(peer, graph, batches, arguments.out)
-    if arguments.score:
-        examples = fp32.task.read(rows_of(arguments.score, "dev"), Columns(), labelled=True)
+        batches = calibration_batches(fp32, args.train, peer.rows, inputs, seed=seed) if peer.rows else []
+        made[peer] = make(peer, graph, batches, args.out)
+    if args.score:
+        examples = fp32.task.read(rows_of(args.score, "dev"), Columns(), labelled=True)
         table(fp32, examples, {peer: path for peer, path in made.items() if path is not None})
 
 

@@ -72,8 +72,8 @@ def open_all(subject: Subject, scratch: Path, rows: int | None, steps: int | Non
     losses = {"label_loss": settings.label_loss}
     log(f"{subject.name}: {len(split.train)} training rows, {len(split.choose)} choose; {losses | options}")
     pruned = trained(folder, split, scratch / "width", settings, options, log)
-    whole = replace(settings, width_mult_list=(1,))  # type: ignore[arg-type]
-    control = trained(folder, split, scratch / "control", whole, options, log)
+    unpruned = replace(settings, width_mult_list=(1,))  # type: ignore[arg-type]
+    control = trained(folder, split, scratch / "control", unpruned, options, log)
     found = {}
     for what, model in ((FP32, subject.model), (PRUNED, pruned), (CONTROL, control)):
         place = scratch / f"fp32-{model.name}-{what == CONTROL}"
@@ -90,11 +90,11 @@ def show_scores(
     log: Log, name: str, found: Mapping[str, Predictor], rows: Sequence[Any]
 ) -> dict[str, tuple[float, int]]:
     """Drops by what it is, with the number of rows."""
-    scored: dict[str, Score] = {what: score(one, rows) for what, one in found.items()}
+    scored: dict[str, Score] = {what: score(predictor, rows) for what, predictor in found.items()}
     drops = {}
-    for what, given in scored.items():
-        seen: Comparison = compare(found[what], rows, scored[FP32], given)
-        metrics = ", ".join(f"{metric} {100 * value:.2f}" for metric, value in given.metrics.items())
+    for what, after in scored.items():
+        seen: Comparison = compare(found[what], rows, scored[FP32], after)
+        metrics = ", ".join(f"{metric} {100 * value:.2f}" for metric, value in after.metrics.items())
         if what == FP32 or seen.drop is None:
             log.row(name, what, metrics, "", "", "", str(len(rows)))
             continue
@@ -113,12 +113,12 @@ def show_speed(log: Log, name: str, scratch: Path, seconds: float) -> dict[tuple
     runners = [(what, runtime.load(place, engine, 1)) for what, place in places.items() for engine in installed]
     runners += [(INT8, runtime.load(scratch / "ptq" / "best", threads=1))]
     batch = full_batch(BATCH, LENGTH, runners[0][1].encoder.vocab_size)
-    contestants = [Contestant(what, one.engine.name, runs(one, batch)) for what, one in runners]
+    contestants = [Contestant(what, runner.engine.name, runs(runner, batch)) for what, runner in runners]
     timings = alternate(contestants, contestants[0].label, seconds=seconds)
-    whole = {timing.engine: timing.ratio for timing in timings if timing.model == FP32}
+    unpruned = {timing.engine: timing.ratio for timing in timings if timing.model == FP32}
     found = {}
     for timing in timings:
-        own, fastest = timing.ratio / whole[timing.engine], timing.ratio / max(whole.values())
+        own, fastest = timing.ratio / unpruned[timing.engine], timing.ratio / max(unpruned.values())
         log.row(name, timing.model, timing.engine, f"{own:.2f}", f"{fastest:.2f}", f"{1000 * timing.seconds:.1f}")
         found[timing.model, timing.engine] = own
     return found
@@ -135,19 +135,19 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=["scores", "speed"], default=["scores", "speed"])
     parser.add_argument("--work", type=Path, help="keep trainings here, and use those that are")
     parser.add_argument("--out", type=Path)
-    asked = parser.parse_args()
-    log = Log(asked.out)
+    args = parser.parse_args()
+    log = Log(args.out)
     log(f"python benchmarks/pruned_models.py MODELS DATA; {machine()}, {torch.get_num_threads()} threads train")
     log(f"{SETTINGS.as_json()}")
-    with work_folder(asked.work) as scratch:
+    with work_folder(args.work) as scratch:
         opened = {}
-        for name in asked.names:
-            subject = Subject.find(name, asked.models, asked.data)
-            opened[name] = open_all(subject, scratch / name, asked.rows, asked.steps, log)
-        if "scores" in asked.only:
+        for name in args.names:
+            subject = Subject.find(name, args.models, args.data)
+            opened[name] = open_all(subject, scratch / name, args.rows, args.steps, log)
+        if "scores" in args.only:
             show_all_scores(log, opened)
-        if "speed" in asked.only:
-            show_all_speeds(log, asked.names, scratch, asked.seconds)
+        if "speed" in args.only:
+            show_all_speeds(log, args.names, scratch, args.seconds)
 
 
 def show_all_scores(log: Log, opened: Mapping[str, tuple[Any, Any]]) -> None:

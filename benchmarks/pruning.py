@@ -69,8 +69,8 @@ def make_variant(what: str, rows: Rows, settings: PruneSettings, training: Mappi
     """Every width of one variant."""
     plain = replace(settings, reorder=False)
     if what in ("pruned, not trained", "neither"):
-        asked = plain if what == "neither" else settings
-        return [(n, model, "") for n, model in prune_only(rows.folder, rows.split.train, asked, seed=SEED).items()]
+        chosen = plain if what == "neither" else settings
+        return [(n, model, "") for n, model in prune_only(rows.folder, rows.split.train, chosen, seed=SEED).items()]
     runs = {
         "trained": [settings],
         "trained, not reordered": [plain],
@@ -78,8 +78,8 @@ def make_variant(what: str, rows: Rows, settings: PruneSettings, training: Mappi
         "each alone": [replace(settings, width_mult_list=(width,)) for width in settings.width_mult_list],
     }[what]
     places = [scratch / f"{what.replace(',', '').replace(' ', '-')}-{number}" for number in range(len(runs))]
-    made = [one for run, place in zip(runs, places, strict=True) for one in train(rows, place, run, training)]
-    return [(FULL if what == "unpruned, trained on" else one.name, one.folder, str(one.step)) for one in made]
+    made = [width for run, place in zip(runs, places, strict=True) for width in train(rows, place, run, training)]
+    return [(FULL if what == "unpruned, trained on" else width.name, width.folder, str(width.step)) for width in made]
 
 
 def show_scores(
@@ -88,10 +88,10 @@ def show_scores(
     settings: PruneSettings,
     training: Mapping[str, Any],
     scratch: Path,
-    asked: Sequence[str],
+    names: Sequence[str],
 ) -> dict[str, Path]:
     """Drop and fidelity of every variant; gives the folders of the trained widths."""
-    variants = {what: make_variant(what, rows, settings, training, scratch) for what in asked}
+    variants = {what: make_variant(what, rows, settings, training, scratch) for what in names}
     _, reference = rows.score(rows.folder.path)
     log(f"The model itself: {reference.metric} {100 * reference.value:.2f} on {reference.rows} dev rows.")
     log.head("what", "width", "step", reference.metric, "drop (95 %)", "same answers %", "mean abs Δlogit")
@@ -117,12 +117,17 @@ def show_speed(log: Log, rows: Rows, folders: Mapping[str, Path], scratch: Path,
     log.head("engine", "width", "seconds a batch", "× unpruned (10th to 90th percentile)", "graph MB", "% of unpruned")
     for engine in [name for name in engines.installed() if name != "torch"]:
         runners = {name: engines.load(engine, path, threads=1) for name, path in graphs.items()}
-        works = [Contestant(name, engine, runs(one, batch)) for name, one in runners.items()]
+        works = [Contestant(name, engine, runs(runner, batch)) for name, runner in runners.items()]
         for timing in alternate(works, works[0].label, seconds=seconds):
-            size, whole = graphs[timing.model].stat().st_size, graphs[FULL].stat().st_size
+            size, full_size = graphs[timing.model].stat().st_size, graphs[FULL].stat().st_size
             ratio = f"{timing.ratio:.2f} ({timing.spread[0]:.2f} to {timing.spread[1]:.2f})"
             log.row(
-                engine, timing.model, f"{timing.seconds:.3f}", ratio, f"{size / 1e6:.1f}", f"{100 * size / whole:.0f}"
+                engine,
+                timing.model,
+                f"{timing.seconds:.3f}",
+                ratio,
+                f"{size / 1e6:.1f}",
+                f"{100 * size / full_size:.0f}",
             )
 
 
@@ -222,33 +227,33 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> None:
-    asked = parse()
-    log = Log(asked.out)
-    subject = Subject.find(asked.name, asked.models, asked.data)
+    args = parse()
+    log = Log(args.out)
+    subject = Subject.find(args.name, args.models, args.data)
     folder = open_folder(subject.model, subject.task_options())
-    rows = Rows(folder, Split.of(subject, folder.task, asked.eval_rows))
+    rows = Rows(folder, Split.of(subject, folder.task, args.eval_rows))
     settings = PruneSettings(
-        width_mult_list=asked.widths,
-        depth_mult_list=asked.depths,
-        distill_hidden=asked.distill_hidden,
-        distill_logits=asked.distill_logits,
-        label_loss=asked.label_loss,
+        width_mult_list=args.widths,
+        depth_mult_list=args.depths,
+        distill_hidden=args.distill_hidden,
+        distill_logits=args.distill_logits,
+        label_loss=args.label_loss,
     )
     training = {
-        "max_steps": asked.steps,
-        "save_steps": asked.save_steps,
-        "per_device_train_batch_size": asked.batch_size,
-        "learning_rate": asked.learning_rate,
+        "max_steps": args.steps,
+        "save_steps": args.save_steps,
+        "per_device_train_batch_size": args.batch_size,
+        "learning_rate": args.learning_rate,
     }
     log(f"python benchmarks/pruning.py MODELS DATA; {subject.name}, {machine()}")
     log(f"{len(rows.split.train)} training rows; {training}; {settings.as_json()}")
     log(f"{len(rows.split.choose)} training rows, which train nothing, choose the step of each width; dev rows report.")
-    with work_folder(asked.work) as scratch:
+    with work_folder(args.work) as scratch:
         folders: dict[str, Path] = {}
-        if "scores" in asked.only:
+        if "scores" in args.only:
             log()
-            folders = show_scores(log, rows, settings, training, scratch, asked.variants)
-        if "speed" in asked.only:
+            folders = show_scores(log, rows, settings, training, scratch, args.variants)
+        if "speed" in args.only:
             log()
             log(f"FP32 graphs, one thread, batch {BATCH}, length {LENGTH}:")
             if not folders:  # weights make no difference to speed
@@ -257,11 +262,11 @@ def main() -> None:
                 folders = {
                     n: save_carved(models[n], places[n], source=rows.folder.path, overwrite=True) for n in models
                 }
-            show_speed(log, rows, folders, scratch, asked.seconds)
-        if "cost" in asked.only:
+            show_speed(log, rows, folders, scratch, args.seconds)
+        if "cost" in args.only:
             log()
             log(f"One thread, batch {BATCH}, length {LENGTH}, no padding:")
-            show_cost(log, rows, settings, asked.seconds)
+            show_cost(log, rows, settings, args.seconds)
 
 
 if __name__ == "__main__":

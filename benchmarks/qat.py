@@ -123,9 +123,9 @@ def calibrated(case: Case, log: Log, settings: QatSettings = SETTINGS) -> Predic
     before = answer(case.exact, case.split.choose)
     found = {}
     for (algo, _), quant_map in ptq(case.proto, targets, case.samples, how).items():
-        one = case.int8(case.proto, quant_map, f"ptq-{algo}")
-        seen = compare(one, case.split.choose, before, answer(one, case.split.choose))
-        found[algo] = (seen.mean_abs_logit_change or 0.0, one)
+        candidate = case.int8(case.proto, quant_map, f"ptq-{algo}")
+        seen = compare(candidate, case.split.choose, before, answer(candidate, case.split.choose))
+        found[algo] = (seen.mean_abs_logit_change or 0.0, candidate)
     best = min(found, key=lambda algo: found[algo][0])
     log(f"  PTQ: {best} of " + ", ".join(f"{algo} {moved:.4f}" for algo, (moved, _) in found.items()))
     return found[best][1]
@@ -181,16 +181,16 @@ def agreement(case: Case, done: Trained, proto: Any) -> list[tuple[str, ...]]:
     rows = case.split.report
     own, found = answer(faked(), rows), []
     for name, other in {**others, NUDGED: faked(NUDGE)}.items():
-        given = answer(other, rows)
-        seen = compare(other, rows, own, given)
-        shares = same_argmax(own.logits, given.logits, case.folder.task.centred_axis), seen.same_answer
-        told = *(f"{100 * share:.2f} %" for share in shares), f"{seen.mean_abs_logit_change or 0.0:.5f}"
-        found.append((case.subject.name, name, *told))
+        answered = answer(other, rows)
+        seen = compare(other, rows, own, answered)
+        shares = same_argmax(own.logits, answered.logits, case.folder.task.centred_axis), seen.same_answer
+        columns = *(f"{100 * share:.2f} %" for share in shares), f"{seen.mean_abs_logit_change or 0.0:.5f}"
+        found.append((case.subject.name, name, *columns))
     return found
 
 
 def same_argmax(logits: Sequence[Any], others: Sequence[Any], axis: int | None) -> float:
-    """The share of equal largest places: of a row's labels, a piece's tags, a window's starts and ends."""
+    """The share of equal largest places: of a row's labels, a token's tags, a window's starts and ends."""
     pairs = zip(logits, others, strict=True)
     return float(np.concatenate([np.ravel(a.argmax(axis) == b.argmax(axis)) for a, b in pairs]).mean())
 
@@ -207,10 +207,10 @@ class Seen:
     @classmethod
     def pooled(cls, every: Sequence[Seen]) -> Seen:
         """Weighed by rows; the models' rows are independent, so that the halves of intervals add as squares."""
-        rows = sum(one.rows for one in every)
-        value = sum(one.rows / rows * one.value for one in every)
+        rows = sum(seen.rows for seen in every)
+        value = sum(seen.rows / rows * seen.value for seen in every)
         below, above = (
-            sum((one.rows / rows * (getattr(one, name) - one.value)) ** 2 for one in every) ** 0.5
+            sum((seen.rows / rows * (getattr(seen, name) - seen.value)) ** 2 for seen in every) ** 0.5
             for name in ("low", "high")
         )
         return cls(value, value - below, value + above, rows)
@@ -222,15 +222,15 @@ class Seen:
 def show(log: Log, case: Case, found: Mapping[str, Predictor], against: str = PTQ) -> dict[str, Seen]:
     """One line each; gives drops, and what QAT adds to PTQ."""
     rows, name = case.split.report, case.subject.name
-    scored: dict[str, Score] = {what: score(one, rows) for what, one in found.items()}
+    scored: dict[str, Score] = {what: score(predictor, rows) for what, predictor in found.items()}
     pooled = {}
-    for what, given in scored.items():
-        metrics = ", ".join(f"{metric} {100 * value:.2f}" for metric, value in given.metrics.items())
+    for what, after in scored.items():
+        metrics = ", ".join(f"{metric} {100 * value:.2f}" for metric, value in after.metrics.items())
         if what == FP32:
             log.row(name, what, metrics, "", "", "", "", str(len(rows)))
             continue
-        seen = compare(found[what], rows, scored[FP32], given)
-        other = compare(found[what], rows, scored[against], given)
+        seen = compare(found[what], rows, scored[FP32], after)
+        other = compare(found[what], rows, scored[against], after)
         if seen.drop is None or other.drop is None:
             continue
         drop, low, high = (100 * value for value in (seen.drop.drop, seen.drop.low, seen.drop.high))
@@ -263,7 +263,7 @@ def ablate(log: Log, case: Case) -> None:
     show(log, case, found, DISTILLED)
 
 
-def tell_pooled(log: Log, drops: Mapping[str, Sequence[Seen]]) -> None:
+def show_pooled(log: Log, drops: Mapping[str, Sequence[Seen]]) -> None:
     log()
     for what, every in drops.items():
         over = Seen.pooled(every)
@@ -271,7 +271,7 @@ def tell_pooled(log: Log, drops: Mapping[str, Sequence[Seen]]) -> None:
         log(f"{name}, pooled over {over.rows} dev rows of {len(every)} models: {over} points")
 
 
-def tell_agreement(log: Log, rows: Sequence[Sequence[str]]) -> None:
+def show_agreement(log: Log, rows: Sequence[Sequence[str]]) -> None:
     log()
     log("The exported graph against the fake-quantized torch model, on the dev rows:")
     log.head("model", "engine", "same argmax", "same answer", "mean abs. Δlogit")
@@ -290,25 +290,25 @@ def main() -> None:
     parser.add_argument("--learning_rate", type=float, default=5e-6)
     parser.add_argument("--work", type=Path, help="keep trainings here, and use those that are")
     parser.add_argument("--out", type=Path)
-    asked = parser.parse_args()
-    log = Log(asked.out)
-    settings = f"--steps {asked.steps} --learning_rate {asked.learning_rate}"
-    what = f" --ablate {asked.ablate} {settings}" if asked.ablate else ""
+    args = parser.parse_args()
+    log = Log(args.out)
+    settings = f"--steps {args.steps} --learning_rate {args.learning_rate}"
+    what = f" --ablate {args.ablate} {settings}" if args.ablate else ""
     log(f"python benchmarks/qat.py MODELS DATA{what}; {machine()}, {torch.get_num_threads()} threads train")
-    log(f"{(COARSE if asked.ablate else SETTINGS).as_json()}")
-    with work_folder(asked.work) as scratch:
+    log(f"{(COARSE if args.ablate else SETTINGS).as_json()}")
+    with work_folder(args.work) as scratch:
 
         def case_of(name: str) -> Case:
-            subject = Subject.find(name, asked.models, asked.data)
-            case = Case.of(subject, scratch / name, asked.rows, asked.steps, asked.learning_rate)
+            subject = Subject.find(name, args.models, args.data)
+            case = Case.of(subject, scratch / name, args.rows, args.steps, args.learning_rate)
             log(f"{name}: {len(case.split.train)} training rows, {len(case.split.choose)} choose; {case.options}")
             return case
 
-        if asked.ablate:
-            ablate(log, case_of(asked.ablate))
+        if args.ablate:
+            ablate(log, case_of(args.ablate))
             return
         opened, agreements = [], []
-        for name in asked.names:
+        for name in args.names:
             case = case_of(name)
             point = calibrated(case, log)
             done, proto = trained(case, SETTINGS, "qat", log)
@@ -322,8 +322,8 @@ def main() -> None:
         for case, found in opened:
             for what, drop in show(log, case, found).items():
                 drops.setdefault(what, []).append(drop)
-        tell_pooled(log, drops)
-        tell_agreement(log, agreements)
+        show_pooled(log, drops)
+        show_agreement(log, agreements)
 
 
 if __name__ == "__main__":

@@ -44,13 +44,13 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("names", nargs="*", default=list(SETTINGS))
     parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
+    args = parser.parse_args()
     lines = ["| model | engine | score | 95 % interval of the first | rows | CPU class |", "|---|---|---|---|---|---|"]
     print("\n".join(lines), flush=True)
     with tempfile.TemporaryDirectory() as scratch:
-        for name in arguments.names:
+        for name in args.names:
             file, options = SETTINGS[name]
-            model, data = str(arguments.models / name), str(arguments.data / file)
+            model, data = str(args.models / name), str(args.data / file)
             artifact = f"{scratch}/{name}"
             tersely("export", model, "--output_dir", artifact, *options)
             for path, engine, what in (
@@ -61,8 +61,8 @@ def main() -> None:
                 words = ["evaluate", path, "--eval_file", data, "--engine", engine]
                 lines.append(line(name, what, tersely(*words, *(options if engine == "torch" else []))))
                 print(lines[-1], flush=True)
-    if arguments.out:
-        arguments.out.write_text("\n".join(lines) + "\n")
+    if args.out:
+        args.out.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -87,11 +87,11 @@ def fastapi(artifact: Path, cores: set[int]) -> Iterator[str]:
 
 def ask(address: str, bodies: list[str], clients: int, cores: set[int] | None = None, **more: Any) -> dict[str, Any]:
     """Let clients ask, in a process of their own; see load_client.py."""
-    asked = {"address": address, "path": "/models/served", "bodies": bodies, "clients": clients, **more}
+    plan = {"address": address, "path": "/models/served", "bodies": bodies, "clients": clients, **more}
     pin = (lambda: os.sched_setaffinity(0, cores)) if cores else None
     command = [sys.executable, str(HERE / "load_client.py")]
     done = subprocess.run(
-        command, input=json.dumps(asked), stdout=subprocess.PIPE, text=True, check=True, preexec_fn=pin
+        command, input=json.dumps(plan), stdout=subprocess.PIPE, text=True, check=True, preexec_fn=pin
     )
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -110,20 +110,20 @@ def errors(found: Mapping[str, Any]) -> int:
     return int(found["lost"]) + sum(len(times) for status, times in found["latencies"].items() if status != "200")
 
 
-def load(arguments: argparse.Namespace, bodies: list[str], log: Log) -> None:
+def load(args: argparse.Namespace, bodies: list[str], log: Log) -> None:
     """Closed-loop clients and predict, in turn."""
-    predictor = runtime.load(arguments.artifact)
-    examples = predictor.task.read(read(arguments.rows), Columns(), labelled=False)
+    predictor = runtime.load(args.artifact)
+    examples = predictor.task.read(read(args.rows), Columns(), labelled=False)
 
     def predicted() -> float:
         started, count = time.perf_counter(), 0
-        while time.perf_counter() - started < arguments.seconds:
+        while time.perf_counter() - started < args.seconds:
             predictor.answers(examples)
             count += len(examples)
         return count / (time.perf_counter() - started)
 
     log(f"predict: {predictor.engine.name}, {predictor.engine.precision}, {predictor.engine.threads} threads, batch 16")
-    with tersely(arguments.artifact) as (address, _):
+    with tersely(args.artifact) as (address, _):
         with urllib.request.urlopen(f"{address}/models") as said:  # noqa: S310 - our own server
             (model,) = json.load(said)
         log(f"serve: {model['engine']}, {model['precision']}, the engine by its own trial")
@@ -131,12 +131,10 @@ def load(arguments: argparse.Namespace, bodies: list[str], log: Log) -> None:
             "clients", "predict, rows/s", "serve, requests/s", "share of predict", "spread", "p50, ms", "p99, ms",
             "errors",
         )  # fmt: skip
-        for clients in arguments.clients:
-            ask(address, bodies, clients, seconds=arguments.seconds)  # warm: every shape is prepared once
+        for clients in args.clients:
+            ask(address, bodies, clients, seconds=args.seconds)  # warm: every shape is prepared once
             predicted()
-            rounds = [
-                (predicted(), ask(address, bodies, clients, seconds=arguments.seconds)) for _ in range(arguments.rounds)
-            ]
+            rounds = [(predicted(), ask(address, bodies, clients, seconds=args.seconds)) for _ in range(args.rounds)]
             shares = [rate(found) / alone for alone, found in rounds]
             p50, p99 = (float(np.median([percentile(found, share) for _, found in rounds])) for share in (50, 99))
             alone, served = np.median([alone for alone, _ in rounds]), np.median([rate(found) for _, found in rounds])
@@ -147,19 +145,19 @@ def load(arguments: argparse.Namespace, bodies: list[str], log: Log) -> None:
             )  # fmt: skip
 
 
-def one_core(arguments: argparse.Namespace, bodies: list[str], log: Log) -> None:
+def one_core(args: argparse.Namespace, bodies: list[str], log: Log) -> None:
     """The same beside a plain handler, each alone on one core."""
     mine, theirs = {CORES[0]}, {CORES[-1]}
     log.head("clients, server on one core", "serve, requests/s", "FastAPI, requests/s", "ratio", "serve p99, ms",
              "FastAPI p99, ms")  # fmt: skip
-    started = tersely(arguments.artifact, "--threads", "1", cores=mine)
-    with started as (ours, _), fastapi(arguments.artifact, mine) as peer:
-        for clients in arguments.clients:
+    started = tersely(args.artifact, "--threads", "1", cores=mine)
+    with started as (ours, _), fastapi(args.artifact, mine) as peer:
+        for clients in args.clients:
             for address in (ours, peer):
-                ask(address, bodies, clients, theirs, seconds=arguments.seconds)
+                ask(address, bodies, clients, theirs, seconds=args.seconds)
             pairs = [
-                [ask(address, bodies, clients, theirs, seconds=arguments.seconds) for address in (ours, peer)]
-                for _ in range(arguments.rounds)
+                [ask(address, bodies, clients, theirs, seconds=args.seconds) for address in (ours, peer)]
+                for _ in range(args.rounds)
             ]
             rates = [np.median([rate(pair[i]) for pair in pairs]) for i in (0, 1)]
             tails = [np.median([percentile(pair[i], 99) for pair in pairs]) for i in (0, 1)]
@@ -169,25 +167,25 @@ def one_core(arguments: argparse.Namespace, bodies: list[str], log: Log) -> None
             )  # fmt: skip
 
 
-def memory(arguments: argparse.Namespace, bodies: list[str], log: Log) -> None:
+def memory(args: argparse.Namespace, bodies: list[str], log: Log) -> None:
     """Resident memory after each tenth of the requests."""
-    with tersely(arguments.artifact) as (address, process):
+    with tersely(args.artifact) as (address, process):
         found = []
         for _ in range(10):
-            ask(address, bodies, 16, requests=arguments.requests // 10)
+            ask(address, bodies, 16, requests=args.requests // 10)
             status = Path(f"/proc/{process.pid}/status").read_text()
             found.append(int(status.split("VmRSS:")[1].split()[0]) / 1024)
-    log.head("requests", *(str(arguments.requests * i // 10) for i in range(1, 11)))
+    log.head("requests", *(str(args.requests * i // 10) for i in range(1, 11)))
     log.row("resident, MB", *(f"{value:.0f}" for value in found))
 
 
-def overload(arguments: argparse.Namespace, bodies: list[str], log: Log) -> None:
+def overload(args: argparse.Namespace, bodies: list[str], log: Log) -> None:
     """Four times what it can do, then what it can do."""
-    with tersely(arguments.artifact) as (address, process):
-        ask(address, bodies, 64, seconds=arguments.seconds)
-        before = rate(ask(address, bodies, 64, seconds=arguments.seconds))
-        found = ask(address, bodies, 512, seconds=arguments.overload_seconds, rate=4 * before)
-        after = ask(address, bodies, 64, seconds=arguments.seconds)
+    with tersely(args.artifact) as (address, process):
+        ask(address, bodies, 64, seconds=args.seconds)
+        before = rate(ask(address, bodies, 64, seconds=args.seconds))
+        found = ask(address, bodies, 512, seconds=args.overload_seconds, rate=4 * before)
+        after = ask(address, bodies, 64, seconds=args.seconds)
         alive = process.poll() is None
     counts = {status: len(times) for status, times in found["latencies"].items()}
     log.head("asked for", "seconds", "sent", "by status", "lost", "503: p50, p99, most, ms", "200: p50, p99, ms",
@@ -201,18 +199,18 @@ def overload(arguments: argparse.Namespace, bodies: list[str], log: Log) -> None
     log(f"The process lives: {alive}. Errors afterwards: {errors(after)}.")
 
 
-def drain(arguments: argparse.Namespace, bodies: list[str], log: Log) -> None:
+def drain(args: argparse.Namespace, bodies: list[str], log: Log) -> None:
     """SIGTERM while 64 clients ask."""
     log.head("SIGTERM under load", "sent", "answered with 200", "lost", "exit code")
-    for _ in range(arguments.rounds):
-        with tersely(arguments.artifact) as (address, process):
-            ask(address, bodies, 64, seconds=arguments.seconds)
-            asked = {"address": address, "path": "/models/served", "bodies": bodies, "clients": 64, "seconds": 60}
+    for _ in range(args.rounds):
+        with tersely(args.artifact) as (address, process):
+            ask(address, bodies, 64, seconds=args.seconds)
+            plan = {"address": address, "path": "/models/served", "bodies": bodies, "clients": 64, "seconds": 60}
             command = [sys.executable, str(HERE / "load_client.py")]
             with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as clients:
-                clients.stdin.write(json.dumps(asked))  # type: ignore[union-attr]
+                clients.stdin.write(json.dumps(plan))  # type: ignore[union-attr]
                 clients.stdin.close()  # type: ignore[union-attr]
-                time.sleep(arguments.seconds)
+                time.sleep(args.seconds)
                 process.send_signal(signal.SIGTERM)
                 found = json.loads(clients.stdout.read())  # type: ignore[union-attr]
             code = process.wait(90)
@@ -231,18 +229,18 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=100_000)
     parser.add_argument("--overload_seconds", type=float, default=60.0)
     parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    log = Log(arguments.out)
+    args = parser.parse_args()
+    log = Log(args.out)
     log("python benchmarks/serving.py ARTIFACT ROWS")
     log(machine())
-    task = runtime.load(arguments.artifact).task
-    rows = task.read(read(arguments.rows), Columns(), labelled=False)
+    task = runtime.load(args.artifact).task
+    rows = task.read(read(args.rows), Columns(), labelled=False)
     bodies = [json.dumps({"data": {"text": row.text, "text_pair": row.text_pair}}) for row in rows]
-    for part in arguments.parts:
+    for part in args.parts:
         run = globals()[part]
         log()
         log(run.__doc__)
-        run(arguments, bodies, log)
+        run(args, bodies, log)
 
 
 if __name__ == "__main__":

@@ -66,9 +66,11 @@ def run(subject: Subject, choose: data.rows.Rows, out: Path, strategy: str, targ
 
 def of_target(result: dict[str, Any], target: float) -> dict[str, Any]:
     """The candidate that its own rows would choose: the best score, then the most faithful."""
-    names = {one["name"] for one in result["pruned"] if one["shot"]["target"] == target}
-    made = [one for one in result["candidates"] if one["model"] in names]
-    return max(made, key=lambda one: (one["name"] == result["best"], one["score"], one["same_answer"]))
+    names = {model["name"] for model in result["pruned"] if model["shot"]["target"] == target}
+    made = [candidate for candidate in result["candidates"] if candidate["model"] in names]
+    return max(
+        made, key=lambda candidate: (candidate["name"] == result["best"], candidate["score"], candidate["same_answer"])
+    )
 
 
 @dataclass
@@ -84,15 +86,15 @@ class Drops:
 
     def mean(self, title: str) -> tuple[float, float, float, int]:
         """The mean of the drops in points with equal weight, its paired 95 % interval, and the number of models."""
-        generator, drops, whole = np.random.default_rng(0), np.zeros(RESAMPLES), 0.0
+        generator, drops, total = np.random.default_rng(0), np.zeros(RESAMPLES), 0.0
         for value, before, after in self.pairs[title]:
             rows = len(before)
             counts = generator.multinomial(rows, np.full(rows, 1 / rows), RESAMPLES).astype(float)
             drops += np.asarray(value(counts @ before) - value(counts @ after))
-            whole += float(value(before.sum(0)) - value(after.sum(0)))
+            total += float(value(before.sum(0)) - value(after.sum(0)))
         count = len(self.pairs[title])
         low, high = np.percentile(100 * drops / count, [2.5, 97.5])
-        return 100 * whole / count, float(low), float(high), count
+        return 100 * total / count, float(low), float(high), count
 
 
 class Report:
@@ -116,26 +118,26 @@ class Report:
         self.log.row(self.name, how, f"{target:g}", seen, f"{100 * after.value:.2f}", shown, same, moved, size, minutes)
 
 
-def show(log: Log, subject: Subject, work: Path, asked: argparse.Namespace, drops: Drops) -> list[str]:
+def show(log: Log, subject: Subject, work: Path, args: argparse.Namespace, drops: Drops) -> list[str]:
     """All lines of a model; gives how far predictions of the tables were off."""
-    choose, report = split(subject, asked.rows)
+    choose, report = split(subject, args.rows)
     exact = runtime.load(subject.export(work / "fp32").folder, "onnxruntime", 1)
     lines = Report(log, subject.name, exact, exact.task.read(report, Columns(), labelled=True), drops)
     off = []
-    for strategy, targets in ((FLOAT, asked.float), (INT8, asked.int8)):
+    for strategy, targets in ((FLOAT, args.float), (INT8, args.int8)):
         if not targets:
             continue
         out = work / strategy
         result = run(subject, choose, out, strategy, targets)
         minutes = f"{sum(rung['minutes'] for rung in result['rungs']):.1f} of {result['minutes']}"
         for target in targets:
-            one = of_target(result, target)
-            size = f"{one['size'] / 1e6:.1f}"
-            made = runtime.load(out / one["path"], threads=1)
-            lines.line(strategy, target, f"{one['speedup']['ratio']:.2f}", made, size, minutes)
-        off += [f"{one['shot']['expected']:.3g} / {one['shot']['seen']:.3g}" for one in result["pruned"]]
-    if asked.float and not asked.without_others:
-        _others(subject, lines, read_table(work / FLOAT / "result.json", "fp32"), asked.float)
+            candidate = of_target(result, target)
+            size = f"{candidate['size'] / 1e6:.1f}"
+            made = runtime.load(out / candidate["path"], threads=1)
+            lines.line(strategy, target, f"{candidate['speedup']['ratio']:.2f}", made, size, minutes)
+        off += [f"{model['shot']['expected']:.3g} / {model['shot']['seen']:.3g}" for model in result["pruned"]]
+    if args.float and not args.without_others:
+        _others(subject, lines, read_table(work / FLOAT / "result.json", "fp32"), args.float)
     return off
 
 
@@ -183,8 +185,8 @@ def main() -> None:
     parser.add_argument("--without_others", action="store_true", help="only what tersely makes")
     parser.add_argument("--work", type=Path, help="keep runs here, and use those that are")
     parser.add_argument("--out", type=Path)
-    asked = parser.parse_args()
-    log, drops, off = Log(asked.out), Drops(), []
+    args = parser.parse_args()
+    log, drops, off = Log(args.out), Drops(), []
     log(f"python benchmarks/speed_to_order.py MODELS DATA; {machine()}; batch 16, one thread, 128 tokens (CMRC 256)")
     log()
     log.head(
@@ -199,10 +201,10 @@ def main() -> None:
         "MB",
         "minutes",
     )
-    with work_folder(asked.work) as scratch:
-        for name in asked.names:
-            subject = Subject.find(name, asked.models, asked.data)
-            off += show(log, subject, scratch / name, asked, drops)
+    with work_folder(args.work) as scratch:
+        for name in args.names:
+            subject = Subject.find(name, args.models, args.data)
+            off += show(log, subject, scratch / name, args, drops)
     log()
     log.head("mean over models", "drop (95 %)", "models")
     for title in drops.pairs:

@@ -21,12 +21,14 @@ def runs(predictor: Predictor, batch: Batch) -> Callable[[], Any]:
 def times_faster(found: Mapping[str, Predictor], length: int, seconds: float) -> dict[str, list[str]]:
     """× the fastest of those whose name begins with FP32, for each of BATCHES."""
     tokens = min(predictor.encoder.vocab_size for predictor in found.values())
-    told: dict[str, list[str]] = {what: [] for what in found}
+    ratios: dict[str, list[str]] = {what: [] for what in found}
     for rows in BATCHES:
         batch = full_batch(rows, length, tokens)
-        contestants = [Contestant(what, one.engine.name, runs(one, batch)) for what, one in found.items()]
+        contestants = [
+            Contestant(what, predictor.engine.name, runs(predictor, batch)) for what, predictor in found.items()
+        ]
         timings = alternate(contestants, contestants[0].label, seconds=seconds)
         fastest = max(timing.ratio for timing in timings if timing.model.startswith(FP32))
         for timing in timings:
-            told[timing.model].append(f"{timing.ratio / fastest:.2f}")
-    return told
+            ratios[timing.model].append(f"{timing.ratio / fastest:.2f}")
+    return ratios

@@ -59,33 +59,37 @@ def run(subject: Subject, choose: data.rows.Rows, out: Path, steps: int | None) 
 
 def of_strategy(result: dict[str, Any], strategy: str) -> dict[str, Any]:
     """The candidate of a strategy that its own rows would choose: the best score, then the most faithful."""
-    made = [one for one in result["candidates"] if one["strategy"] == strategy]
-    return max(made, key=lambda one: (one["name"] == result["best"], one["score"], one["same_answer"]))
+    made = [candidate for candidate in result["candidates"] if candidate["strategy"] == strategy]
+    return max(
+        made, key=lambda candidate: (candidate["name"] == result["best"], candidate["score"], candidate["same_answer"])
+    )
 
 
-def show(log: Log, subject: Subject, work: Path, asked: argparse.Namespace) -> None:
+def show(log: Log, subject: Subject, work: Path, args: argparse.Namespace) -> None:
     """A line for each strategy."""
-    choose, report = halves(subject, asked.rows)
-    result = run(subject, choose, work / "run", asked.steps)
+    choose, report = halves(subject, args.rows)
+    result = run(subject, choose, work / "run", args.steps)
     chosen = {strategy: of_strategy(result, strategy) for strategy in STRATEGIES}
     fp32 = subject.export(work / "fp32").folder
     installed = [name for name in engines.installed() if name != "torch"]
     found = {f"{FP32} {name}": runtime.load(fp32, name, 1) for name in installed}
-    found |= {strategy: runtime.load(work / "run" / one["path"], threads=1) for strategy, one in chosen.items()}
+    found |= {
+        strategy: runtime.load(work / "run" / candidate["path"], threads=1) for strategy, candidate in chosen.items()
+    }
     exact = found[f"{FP32} onnxruntime"]
     rows = exact.task.read(report, Columns(), labelled=True)
     before: Score = score(exact, rows)
-    fast = times_faster(found, LENGTH, asked.seconds)
+    fast = times_faster(found, LENGTH, args.seconds)
     size = result["fp32"]["size"]
     log.row(subject.name, FP32, f"{100 * before.value:.2f}", "", "", "", f"{size / 1e6:.1f}", "1.00 / 1.00", "")
-    for strategy, one in chosen.items():
+    for strategy, candidate in chosen.items():
         after = score(found[strategy], rows)
         seen = compare(found[strategy], rows, before, after)
         if seen.drop is None:
             continue
         drop, low, high = (100 * value for value in (seen.drop.drop, seen.drop.low, seen.drop.high))
-        best = "best of all" if one["name"] == result["best"] else ""
-        share = f"{one['size'] / 1e6:.1f} ({100 * one['size'] / size:.1f} %)"
+        best = "best of all" if candidate["name"] == result["best"] else ""
+        share = f"{candidate['size'] / 1e6:.1f} ({100 * candidate['size'] / size:.1f} %)"
         log.row(
             subject.name, strategy, f"{100 * after.value:.2f}", f"{drop:.2f} ({low:.2f} to {high:.2f})",
             f"{100 * seen.same_answer:.2f} %", f"{seen.mean_abs_logit_change:.3f}", share, " / ".join(fast[strategy]),
@@ -104,12 +108,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="to time each for (5)")
     parser.add_argument("--work", type=Path, help="keep runs here, and use those that are")
     parser.add_argument("--out", type=Path)
-    asked = parser.parse_args()
-    log = Log(asked.out)
+    args = parser.parse_args()
+    log = Log(args.out)
     log(f"python benchmarks/strategies.py MODELS DATA; {machine()}; {SETTINGS}")
-    with work_folder(asked.work) as scratch:
-        for name in asked.names:
-            subject = Subject.find(name, asked.models, asked.data)
+    with work_folder(args.work) as scratch:
+        for name in args.names:
+            subject = Subject.find(name, args.models, args.data)
             log()
             log(f"{name}: {STEPS[name][0]} steps of {STEPS[name][1]} rows, label loss {LABEL_LOSS.get(name, 0.0)}")
             log()
@@ -117,7 +121,7 @@ def main() -> None:
                 "model", "strategy", "score", "drop (95 %)", "same answer", "mean abs. Δlogit", "MB",
                 f"× fastest FP32, batch {' / '.join(map(str, BATCHES))}", "",
             )  # fmt: skip
-            show(log, subject, scratch / name, asked)
+            show(log, subject, scratch / name, args)
 
 
 if __name__ == "__main__":

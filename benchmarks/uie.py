@@ -43,15 +43,15 @@ LENGTH = 128
 TRAIN = {"learning_rate": "2e-4", "warmup_ratio": "0.1", "weight_decay": "0.01", "per_device_train_batch_size": "8",
          "train_sampling_strategy": "group_by_length", "save_strategy": "no"}  # fmt: skip
 STEPS = 600
-ONE = {"algo_list": "mse", "per_device_train_batch_size": "8", "per_device_eval_batch_size": "16"}
+COMMON = {"algo_list": "mse", "per_device_train_batch_size": "8", "per_device_eval_batch_size": "16"}
 """One calibrator, so that rows have little to choose."""
 STRATEGIES: dict[str, tuple[str, int, dict[str, str]]] = {
     "PTQ": ("ptq", 0, {"algo_list": "mse", "per_device_eval_batch_size": "16"}),
-    "QAT": ("qat", 24, {**ONE, "learning_rate": "1e-5", "distill_hidden": "1"}),
+    "QAT": ("qat", 24, {**COMMON, "learning_rate": "1e-5", "distill_hidden": "1"}),
     "width 3/4, PTQ": (
         "dynabert+ptq",
         240,
-        {**ONE, "learning_rate": "1e-4", "label_loss": "1", "importance_rows": "128"},
+        {**COMMON, "learning_rate": "1e-4", "label_loss": "1", "importance_rows": "128"},
     ),
 }
 """What each row of the table is: the strategy, its steps, its options."""
@@ -63,26 +63,26 @@ def script(name: str, *words: Any) -> None:
     subprocess.run(command, check=True, env={**os.environ, "TRANSFORMERS_VERBOSITY": "error"})
 
 
-def make(asked: argparse.Namespace, work: Path) -> dict[str, Path]:
+def make(args: argparse.Namespace, work: Path) -> dict[str, Path]:
     """Folders by what they are; what is there already is used."""
     rows, model = work / "data", work / "finetuned"
     if not (rows / "test.txt").is_file():
-        files = ["--ner_file", asked.data / "msra_ner/train.txt", "--test_file", asked.data / "msra_ner/dev.txt"]
-        sizes = ["--train_sentences", asked.sentences, "--dev_sentences", min(150, asked.sentences)]
+        files = ["--ner_file", args.data / "msra_ner/train.txt", "--test_file", args.data / "msra_ner/dev.txt"]
+        sizes = ["--train_sentences", args.sentences, "--dev_sentences", min(150, args.sentences)]
         script("data.py", *files, *sizes, "--prompts", *PROMPTS, "--save_dir", rows, "--seed", SEED)
     usual = ["--train_path", rows / "train.txt", "--dev_path", rows / "dev.txt", "--max_seq_length", LENGTH]
     usual += ["--label_names", *LABELS, "--report_to", "none", "--use_cpu", "--disable_tqdm", "true", "--seed", SEED]
     if not (model / "model.safetensors").is_file():
-        steps = ["--max_steps", asked.steps or STEPS]
-        where = ["--model_name_or_path", asked.encoder, "--output_dir", model, "--do_train"]
+        steps = ["--max_steps", args.steps or STEPS]
+        where = ["--model_name_or_path", args.encoder, "--output_dir", model, "--do_train"]
         script("finetune.py", *where, *usual, *steps, *flags(TRAIN))
     found = {FP32: model}
-    for what in asked.what:
+    for what in args.what:
         strategy, steps, options = STRATEGIES[what]
         place = found[what] = work / strategy
         if not (place / "result.json").is_file():
             where = ["--model_name_or_path", model, "--output_dir", place, "--do_compress", "--strategy", strategy]
-            trained = asked.steps or steps
+            trained = args.steps or steps
             count = ["--max_steps", trained, "--save_steps", max(1, trained // 2)] if steps else []
             script("finetune.py", *where, *usual, *count, *flags(options))
     return found
@@ -104,9 +104,9 @@ def open_all(found: Mapping[str, Path], work: Path) -> dict[str, tuple[Predictor
     graph = work / "fp32.onnx"
     if not graph.is_file():
         export_onnx(load_model(found[FP32], UIE), graph, outputs=("output_0", "output_1"))
-    one, _ = next(iter(opened.values()))
+    first, _ = next(iter(opened.values()))
     installed = [name for name in engines.installed() if name != "torch"]
-    exact = {name: replace(one, engine=engines.load(name, graph, threads=1)) for name in installed}
+    exact = {name: replace(first, engine=engines.load(name, graph, threads=1)) for name in installed}
     return {**{f"{FP32} {name}": (each, graph.stat().st_size / 1e6) for name, each in exact.items()}, **opened}
 
 
@@ -117,7 +117,7 @@ def f1(sums: Any) -> Any:
 
 def scored(opened: Mapping[str, tuple[Predictor, float]], rows: Sequence[Any]) -> dict[str, tuple[str, str]]:
     """F1 and drop with its interval by what it is; rows are resampled, paired."""
-    exact, told = None, {}
+    exact, scores = None, {}
     for what, (predictor, _) in opened.items():
         if what.startswith(FP32) and exact is not None:  # the same graph on another engine
             continue
@@ -126,8 +126,8 @@ def scored(opened: Mapping[str, tuple[Predictor, float]], rows: Sequence[Any]) -
         exact = counts if exact is None else exact
         drop = paired(exact, counts, f1, seed=SEED)
         shown = "" if name == FP32 else f"{100 * drop.drop:.2f} ({100 * drop.low:.2f} to {100 * drop.high:.2f})"
-        told[name] = f"{100 * float(f1(counts.sum(axis=0))):.2f}", shown
-    return told
+        scores[name] = f"{100 * float(f1(counts.sum(axis=0))):.2f}", shown
+    return scores
 
 
 def main() -> None:
@@ -142,28 +142,28 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=["scores", "speed"], default=["scores", "speed"])
     parser.add_argument("--work", type=Path, help="keep trainings here, and use those that are")
     parser.add_argument("--out", type=Path)
-    asked = parser.parse_args()
-    with work_folder(asked.work) as work:
-        found = make(asked, work)
+    args = parser.parse_args()
+    with work_folder(args.work) as work:
+        found = make(args, work)
         opened = open_all(found, work)
         tokenizer = Tokenizer.from_file(str(found[FP32] / "tokenizer.json"))
         prompted = read_rows(str(work / "data" / "test.txt"))
-        rows = encode(prompted[: asked.rows], tokenizer, LENGTH)
-        log = Log(asked.out)
+        rows = encode(prompted[: args.rows], tokenizer, LENGTH)
+        log = Log(args.out)
         log(f"python benchmarks/uie.py ENCODER DATA; {machine()}, one thread, length {LENGTH}")
-        chosen = [(what, *STRATEGIES[what]) for what in asked.what]
+        chosen = [(what, *STRATEGIES[what]) for what in args.what]
         trained = [f"{what}: {strategy}, {steps} steps, {options}" for what, strategy, steps, options in chosen]
         log(f"FP32: {STEPS} steps, {TRAIN}; " + "; ".join(trained))
         log()
-        scores = scored(opened, rows) if "scores" in asked.only else {}
+        scores = scored(opened, rows) if "scores" in args.only else {}
         runners = {what: predictor for what, (predictor, _) in opened.items()}
-        speeds = times_faster(runners, LENGTH, asked.seconds) if "speed" in asked.only else {}
+        speeds = times_faster(runners, LENGTH, args.seconds) if "speed" in args.only else {}
         log.head("extractor", "engine", f"span F1, {len(rows)} rows of dev.txt", "drop (95 %)", "MB",
                  *(f"× fastest FP32, batch {batch}" for batch in BATCHES))  # fmt: skip
         for what, (predictor, size) in opened.items():
-            told = scores.get(FP32 if what.startswith(FP32) else what, ("", ""))
+            score = scores.get(FP32 if what.startswith(FP32) else what, ("", ""))
             name = FP32 if what.startswith(FP32) else what
-            log.row(name, predictor.engine.name, *told, f"{size:.1f}", *speeds.get(what, ["", ""]))
+            log.row(name, predictor.engine.name, *score, f"{size:.1f}", *speeds.get(what, ["", ""]))
 
 
 if __name__ == "__main__":

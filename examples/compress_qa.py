@@ -40,7 +40,7 @@ def main() -> CompressionResult:
 
 
 def windows(folder: ModelFolder, examples: Sequence[Any]) -> list[dict[str, Any]]:
-    """Tokenized windows over contexts, with their question and the characters of each piece of the context."""
+    """Tokenized windows over contexts, with their question and the characters of each token of the context."""
     rows = []
     for feature in folder.task.features(examples, folder.encoder):
         lead, offsets = feature.alignment
@@ -61,10 +61,10 @@ def questions(examples: Sequence[Any]) -> list[dict[str, Any]]:
     return [
         {
             "id": number,
-            "context": one.context,
-            "answers": [{"text": text, "answer_start": start} for text, start in one.gold],
+            "context": example.context,
+            "answers": [{"text": text, "answer_start": start} for text, start in example.gold],
         }
-        for number, one in enumerate(examples)
+        for number, example in enumerate(examples)
     ]
 
 

@@ -1,4 +1,4 @@
-"""What the three scripts share: their arguments, the model's task, rows as features, and what is told at the end."""
+"""What the three scripts share: their arguments, the model's task, rows as features, and the last lines."""
 
 from __future__ import annotations
 

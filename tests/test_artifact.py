@@ -206,12 +206,12 @@ def test_unknown_entry_is_refused_with_the_nearest(folder):
 
 
 def test_every_truncation_is_refused(folder):
-    whole = (folder / MANIFEST).read_bytes()
-    for length in range(len(whole)):
-        (folder / MANIFEST).write_bytes(whole[:length])
+    content = (folder / MANIFEST).read_bytes()
+    for length in range(len(content)):
+        (folder / MANIFEST).write_bytes(content[:length])
         with pytest.raises(UserError, match=r"is damaged|does not end with 'manifest_sha256'"):
             read(folder)
-    (folder / MANIFEST).write_bytes(whole)
+    (folder / MANIFEST).write_bytes(content)
     assert read(folder)
 
 
@@ -246,9 +246,9 @@ def test_manifest_that_was_sealed_by_hand_can_be_used(folder):
 @SHARED
 @given(place=st.integers(0, 10_000), removed=st.integers(0, 3), added=st.binary(max_size=3))
 def test_changed_bytes_of_the_manifest_never_end_in_a_traceback(folder, place, removed, added):
-    whole = body(folder)
-    place %= len(whole)
-    try_to_use(folder, whole[:place] + added + whole[place + removed :])
+    content = body(folder)
+    place %= len(content)
+    try_to_use(folder, content[:place] + added + content[place + removed :])
 
 
 VALUES = st.recursive(
@@ -312,44 +312,46 @@ def refused(folder: Path, changed: bytes) -> str:
 def test_no_changed_byte_of_the_manifest_is_read(tmp_path):
     """Each byte of an artifact that runs, the checksum's too: two flips of one bit, and any other byte in its place."""
     folder = tiny_artifacts.make(tmp_path / "real")
-    whole, draw = (folder / MANIFEST).read_bytes(), random.Random(0)  # noqa: S311
+    content, draw = (folder / MANIFEST).read_bytes(), random.Random(0)  # noqa: S311
     assert read(folder, verify=False)
-    for place, byte in enumerate(whole):
+    for place, byte in enumerate(content):
         for other in (*(byte ^ 1 << bit for bit in draw.sample(range(8), 2)), byte ^ draw.randrange(1, 256)):
-            (folder / MANIFEST).write_bytes(whole[:place] + bytes([other]) + whole[place + 1 :])
+            (folder / MANIFEST).write_bytes(content[:place] + bytes([other]) + content[place + 1 :])
             try:
                 read(folder, verify=False)
             except UserError:
                 continue
-            pytest.fail(f"byte {place} read with {other} in place of {byte}: {whole[max(0, place - 20) : place + 20]}")
+            pytest.fail(
+                f"byte {place} read with {other} in place of {byte}: {content[max(0, place - 20) : place + 20]}"
+            )
 
 
 def test_no_byte_can_be_taken_from_the_manifest_or_added(folder):
-    whole = (folder / MANIFEST).read_bytes()
-    for place in range(len(whole)):
-        refused(folder, whole[:place] + whole[place + 1 :])
-        refused(folder, whole[:place] + b" " + whole[place:])
-    refused(folder, whole + b"\n")
+    content = (folder / MANIFEST).read_bytes()
+    for place in range(len(content)):
+        refused(folder, content[:place] + content[place + 1 :])
+        refused(folder, content[:place] + b" " + content[place:])
+    refused(folder, content + b"\n")
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda whole: json.dumps(json.loads(whole)).encode(),
-        lambda whole: json.dumps(json.loads(whole), indent=2, ensure_ascii=False, sort_keys=True).encode() + b"\n",
-        lambda whole: whole.replace(b'  "strategy"', b'  "strategy": "x",\n  "strategy"'),
-        lambda whole: whole.replace(b"\n", b"\r\n"),
-        lambda whole: b"\xef\xbb\xbf" + whole,
-        lambda whole: whole.replace("好".encode(), rb"\u597d"),
-        lambda whole: whole.replace(b'"manifest_sha256"', rb'"manifest_sha25\u0036"'),
-        lambda whole: whole[:-68] + whole[-68:].upper(),
+        lambda content: json.dumps(json.loads(content)).encode(),
+        lambda content: json.dumps(json.loads(content), indent=2, ensure_ascii=False, sort_keys=True).encode() + b"\n",
+        lambda content: content.replace(b'  "strategy"', b'  "strategy": "x",\n  "strategy"'),
+        lambda content: content.replace(b"\n", b"\r\n"),
+        lambda content: b"\xef\xbb\xbf" + content,
+        lambda content: content.replace("好".encode(), rb"\u597d"),
+        lambda content: content.replace(b'"manifest_sha256"', rb'"manifest_sha25\u0036"'),
+        lambda content: content[:-68] + content[-68:].upper(),
     ],
     ids=["one line", "sorted", "doubled key", "newlines", "mark", "escape", "escaped key", "capitals"],
 )
 def test_another_spelling_of_the_same_manifest_is_refused(folder, change):
-    whole = (folder / MANIFEST).read_bytes()
-    changed = change(whole)
-    assert changed != whole
+    content = (folder / MANIFEST).read_bytes()
+    changed = change(content)
+    assert changed != content
     refused(folder, changed)
 
 
@@ -363,11 +365,11 @@ def test_checksum_of_the_manifest_is_what_other_tools_find(folder):
 
 
 def test_changed_manifest_is_told_as_changed(folder):
-    whole = (folder / MANIFEST).read_bytes()
+    content = (folder / MANIFEST).read_bytes()
     expected = f"{folder / MANIFEST}: The manifest has changed since it was written. Copy the whole folder again."
-    assert refused(folder, whole.replace(b'"bad"', b'"bed"')) == expected
+    assert refused(folder, content.replace(b'"bad"', b'"bed"')) == expected
     for version in (b"1", b"3", b"x"):
-        assert refused(folder, whole.replace(b'"format_version": 2', b'"format_version": ' + version)) == expected
+        assert refused(folder, content.replace(b'"format_version": 2', b'"format_version": ' + version)) == expected
 
 
 def test_manifest_without_its_checksum_is_refused(folder):

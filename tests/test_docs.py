@@ -60,7 +60,7 @@ def test_marked_blocks_run(page, tersely_server, tmp_path):
 @pytest.mark.parametrize("page", CHINESE, ids=lambda page: page.name)
 def test_chinese_pages_show_the_commands_of_the_english_ones(page):
     english = page.with_name(page.name.replace(".zh.md", ".md"))
-    ours, theirs = (one.read_text(encoding="utf-8") for one in (page, english))
+    ours, theirs = (path.read_text(encoding="utf-8") for path in (page, english))
     assert BLOCK.findall(ours) == BLOCK.findall(theirs)
     assert commands(ours) == commands(theirs) != []
 
@@ -117,7 +117,7 @@ def test_figures_of_overviews_are_results(page):
     assert figures
     for figure in figures:
         places = len(figure.split(".")[1])
-        assert any(abs(one - float(figure)) < 0.5001 * 10**-places for one in known), figure
+        assert any(abs(number - float(figure)) < 0.5001 * 10**-places for number in known), figure
 
 
 def write_what_the_docs_name(folder: Path) -> None:

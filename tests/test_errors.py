@@ -18,12 +18,12 @@ from tersely.options.yaml import Config, FileOption
 from tersely.tasks import InputError, Own, QuestionAnswering, SequenceClassification, Task, TokenClassification
 from tersely.tasks.options import TaskOptions
 
-SOURCE = Path(tersely.__file__).parent
+PACKAGE = Path(tersely.__file__).parent
 FILES = {
-    file.relative_to(SOURCE).as_posix(): ast.parse(file.read_text(encoding="utf-8")) for file in SOURCE.rglob("*.py")
+    file.relative_to(PACKAGE).as_posix(): ast.parse(file.read_text(encoding="utf-8")) for file in PACKAGE.rglob("*.py")
 }
 WITHOUT_FILES = ("bulk/", "serve/", "cli/benchmark.py", "cli/predict.py", "cli/serve.py")
-"""What takes no configuration file: there no place is to be told."""
+"""Modules that take no configuration file: their errors have no place in a file to name."""
 
 
 def is_text(node: ast.AST) -> bool:
@@ -82,7 +82,7 @@ def test_errors_that_name_an_option_carry_its_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "option"),
+    ("kind", "options", "option"),
     [
         (CompressOptions, {"algo_list": "msse"}, "algo_list"),
         (CompressOptions, {"smooth": 3}, "smooth"),
@@ -92,13 +92,13 @@ def test_errors_that_name_an_option_carry_its_name() -> None:
         (TaskOptions, {"doc_stride": -1}, "doc_stride"),
     ],
 )
-def test_a_file_is_blamed_for_the_option_that_it_set(kind: type, given: dict[str, object], option: str) -> None:
+def test_a_file_is_blamed_for_the_option_that_it_set(kind: type, options: dict[str, object], option: str) -> None:
     settings = {name: FileOption(name, ("x",), f"a.yml:7, {name}", name) for name in (option, "seed")}
     with pytest.raises(UserError) as caught, Config("a.yml", settings).blamed():
-        kind(**given)
+        kind(**options)
     assert str(caught.value).startswith(f"a.yml:7, {option}: ")
     with pytest.raises(UserError) as caught, Config("a.yml", {"seed": settings["seed"]}).blamed():
-        kind(**given)
+        kind(**options)
     assert caught.value.where is None
     with pytest.raises(UserError, match=r"b\.yml:1"), Config("a.yml", settings).blamed():
         raise wrong_option(option, "is known already.", where="b.yml:1")

@@ -17,7 +17,7 @@ from tersely.graphs.export import export_onnx, share
 
 FAMILIES = [
     pytest.param("bert", marks=pytest.mark.slow),
-    *(pytest.param(one, marks=pytest.mark.long) for one in ("albert", "deberta_v2", "modernbert", "roberta")),
+    *(pytest.param(family, marks=pytest.mark.long) for family in ("albert", "deberta_v2", "modernbert", "roberta")),
 ]
 INPUTS = (torch.ones(2, 8, dtype=torch.int64),)
 
@@ -35,8 +35,8 @@ def test_kept_trace_is_the_exporters_for_other_weights_too(family, tmp_path):
 
     first, second = (load_module(build(tmp_path / f"{seed}", family, layers=1, seed=seed)) for seed in range(2))
     with torch.no_grad():
-        for one in (first, second):
-            for weight in one.parameters():
+        for model in (first, second):
+            for weight in model.parameters():
                 weight += torch.randn_like(weight)
     with keeping(tmp_path / "kept"):
         export_onnx(first, tmp_path / "first")
@@ -50,31 +50,31 @@ def test_kept_trace_is_the_exporters_for_other_weights_too(family, tmp_path):
 
 
 def test_what_differs_has_another_fingerprint(model):
-    def attribute(one):
-        one.bert.encoder.layer[0].attention.self.scaling *= 2
+    def attribute(model):
+        model.bert.encoder.layer[0].attention.self.scaling *= 2
 
-    def weight(one):
-        next(one.parameters()).data[0, 0] += 1e-6
+    def weight(model):
+        next(model.parameters()).data[0, 0] += 1e-6
 
-    def config(one):
-        one.config.hidden_act = "relu"
+    def config(model):
+        model.config.hidden_act = "relu"
 
-    def kind(one):
-        one.dropout = torch.nn.Identity()
+    def kind(model):
+        model.dropout = torch.nn.Identity()
 
-    def nothing(one):
-        one.bert.pooler.dense.weight.data.zero_()
+    def nothing(model):
+        model.bert.pooler.dense.weight.data.zero_()
 
-    def twice(one):
-        layer = one.bert.encoder.layer[0].attention.self
+    def twice(model):
+        layer = model.bert.encoder.layer[0].attention.self
         layer.query.weight.data.copy_(layer.key.weight.data)
 
-    def tied(one):
-        layer = one.bert.encoder.layer[0].attention.self
+    def tied(model):
+        layer = model.bert.encoder.layer[0].attention.self
         layer.query.weight = layer.key.weight
 
-    def buffer(one):
-        one.bert.embeddings.position_ids += 1
+    def buffer(model):
+        model.bert.embeddings.position_ids += 1
 
     own = fingerprint(model, INPUTS, {})
     assert own == fingerprint(copy.deepcopy(model), INPUTS, {})

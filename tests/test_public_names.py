@@ -29,11 +29,11 @@ FUNCTIONS = ("finetune", "export", "evaluate", "benchmark")
 def test_all_dir_types_and_homes_name_the_same():
     assert set(tersely.__all__) == set(dir(tersely)) == PUBLIC | {"__version__"}
     assert set(tersely._HOMES) == PUBLIC
-    typed = {}
+    shown = {}
     for node in ast.walk(ast.parse(Path(tersely.__file__).read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.level == 1:
-            typed |= {name.name: f".{node.module or name.name}" for name in node.names}
-    assert typed == tersely._HOMES
+            shown |= {name.name: f".{node.module or name.name}" for name in node.names}
+    assert shown == tersely._HOMES
 
 
 def test_no_module_has_the_name_of_a_public_function():
@@ -56,9 +56,9 @@ def test_options_have_the_names_types_and_defaults_of_their_declaration(name):
     assert {f"{field.name}_column" for field in dataclasses.fields(Columns)} <= set(declared)
     for option, field in declared.items():
         assert found[option].default == field.default, option
-        if option != "answer_language":  # a closed choice, which editors are told
+        if option != "answer_language":  # a closed choice, which editors show
             assert found[option].annotation == field.type, option
-    assert all(one.kind is not inspect.Parameter.VAR_KEYWORD for one in found.values())
+    assert all(parameter.kind is not inspect.Parameter.VAR_KEYWORD for parameter in found.values())
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -16,11 +16,13 @@ RANDOM = np.random.default_rng(8)
 EDGES = st.floats(0, 2.0**100, width=32)
 
 
-def layer(*, wide: int = 6, out: int = 4, whole: bool = False, more: bool = False, dynamic: bool = False) -> QuantLayer:
+def layer(
+    *, wide: int = 6, out: int = 4, per_tensor: bool = False, more: bool = False, dynamic: bool = False
+) -> QuantLayer:
     return QuantLayer(
         None if dynamic else Range(-1.5, 0.1 + 0.2),
         RANDOM.integers(-127, 128, (wide, out)).astype(np.int8),
-        RANDOM.uniform(0.1, 1, 1 if whole else out).astype(np.float32),
+        RANDOM.uniform(0.1, 1, 1 if per_tensor else out).astype(np.float32),
         RANDOM.uniform(0.1, 1, wide).astype(np.float32) if more else None,
         RANDOM.normal(size=out).astype(np.float32) if more else None,
     )
@@ -30,7 +32,7 @@ def full_map() -> QuantMap:
     return QuantMap(
         layers={
             "encoder.0/query.weight": layer(more=True),
-            "encoder.0/key.weight": layer(whole=True),
+            "encoder.0/key.weight": layer(per_tensor=True),
             "层.weight": layer(dynamic=True),
         },
         tables={"words": QuantTable(RANDOM.integers(-127, 128, (9, 5)).astype(np.int8), np.ones(9, np.float32))},
@@ -40,7 +42,7 @@ def full_map() -> QuantMap:
     )
 
 
-def same(one: QuantMap, other: QuantMap) -> bool:
+def same(left: QuantMap, right: QuantMap) -> bool:
     """Everything equal, the order and the types of arrays too."""
 
     def flat(quant_map: QuantMap) -> list[object]:
@@ -51,7 +53,7 @@ def same(one: QuantMap, other: QuantMap) -> bool:
                 held.append((name, part, bits))
         return held
 
-    return flat(one) == flat(other)
+    return flat(left) == flat(right)
 
 
 @given(EDGES, EDGES)

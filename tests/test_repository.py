@@ -80,7 +80,9 @@ def test_workflows_may_only_read_and_end_in_time(workflow):
 @by_name
 def test_what_is_uploaded_is_what_make_writes(workflow):
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
-    uploads = [one["with"] for one in steps_of(workflow) if one.get("uses", "").startswith("actions/upload-artifact")]
+    uploads = [
+        step["with"] for step in steps_of(workflow) if step.get("uses", "").startswith("actions/upload-artifact")
+    ]
     assert uploads
     for upload in uploads:
         path = upload["path"].rstrip("/")
@@ -101,7 +103,7 @@ def test_tests_run_on_every_python_that_the_package_names():
 
 def test_dependabot_looks_after_the_actions():
     updates = read_yaml(GITHUB / "dependabot.yml")["updates"]
-    assert [(one["package-ecosystem"], one["schedule"]["interval"]) for one in updates] == [
+    assert [(update["package-ecosystem"], update["schedule"]["interval"]) for update in updates] == [
         ("github-actions", "weekly")
     ]
 

@@ -41,7 +41,7 @@ def test_pages_load_nothing_from_elsewhere(site):
     for page in site.rglob("*.html"):
         loads = Loads()
         loads.feed(page.read_text(encoding="utf-8"))
-        assert not [one for one in loads.found if re.match(r"(https?:)?//", one)], page
+        assert not [url for url in loads.found if re.match(r"(https?:)?//", url)], page
         assert 'class="mermaid"' not in page.read_text(encoding="utf-8")  # would fetch a script to draw
     styles = list(site.rglob("*.css"))
     assert styles

@@ -27,8 +27,8 @@ def refusal(text: object) -> str:
 @pytest.mark.parametrize("chosen", VALID, ids=lambda chosen: " ".join(sorted(chosen)))
 def test_every_order_of_valid_steps_runs_in_the_one_order(chosen: set[str]) -> None:
     expected = tuple(step for step in ORDER if step in chosen)
-    for typed in permutations(chosen):
-        plan = parse("+".join(typed))
+    for ordered in permutations(chosen):
+        plan = parse("+".join(ordered))
         assert (plan.steps, plan.name) == (expected, "+".join(expected))
 
 
@@ -47,7 +47,7 @@ def test_contradictions_name_valid_strategies(chosen: set[str]) -> None:
     neighbours = message.split(": ")[-1].split("strategy ")[1:]
     assert len(neighbours) == len(chosen & {"qat", "ptq", "dynamic"})
     rest = chosen - {"qat", "ptq", "dynamic"}
-    assert all(set(parse(one).steps) - {"qat", "ptq", "dynamic"} == rest for one in neighbours)
+    assert all(set(parse(neighbour).steps) - {"qat", "ptq", "dynamic"} == rest for neighbour in neighbours)
 
 
 def test_contradiction_with_a_doubled_word_names_valid_strategies_too() -> None:

@@ -53,29 +53,29 @@ def test_plain_onnxruntime_in_ten_lines_gives_the_runtimes_answers(folders: Path
     named = 'InferenceSession("artifact/onnx/model.onnx")  # INT8: smaller/best/onnx/model_quantized.onnx'
     assert named in code
     for folder, graph in (("artifact", "model.onnx"), ("smaller/best", "model_quantized.onnx")):
-        told: dict[str, Any] = {}
-        exec(code.replace("artifact/onnx/model.onnx", f"{folder}/onnx/{graph}"), told)  # noqa: S102
+        namespace: dict[str, Any] = {}
+        exec(code.replace("artifact/onnx/model.onnx", f"{folder}/onnx/{graph}"), namespace)  # noqa: S102
         predictor = runtime.load(folder, "onnxruntime", 1)
-        assert told["labels"] == [answer.label for answer in predictor.predict(TEXTS)]
+        assert namespace["labels"] == [answer.label for answer in predictor.predict(TEXTS)]
         features = predictor.task.features(predictor.task.examples(TEXTS), predictor.encoder)
-        apart = np.abs(told["logits"] - np.stack(predictor.run(features))).max()
+        apart = np.abs(namespace["logits"] - np.stack(predictor.run(features))).max()
         assert apart < (1e-5 if folder == "artifact" else 0.1)  # INT8: another graph, which rounds elsewhere
 
 
 def test_plain_openvino_gives_the_artifacts_logits(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plain, code = blocks("python")
-    (command,) = [one for one in blocks("bash") if "--openvino" in one]
+    (command,) = [block for block in blocks("bash") if "--openvino" in block]
     assert main(shlex.split(command)[1:]) == 0, capsys.readouterr().err
-    told: dict[str, Any] = {}
-    exec(plain, told)  # noqa: S102
-    exec(code, told)  # noqa: S102
+    namespace: dict[str, Any] = {}
+    exec(plain, namespace)  # noqa: S102
+    exec(code, namespace)  # noqa: S102
     predictor = runtime.load("openvino-model", "openvino", 1)
     features = predictor.task.features(predictor.task.examples(TEXTS), predictor.encoder)
-    assert np.abs(told["logits"] - np.stack(predictor.run(features))).max() < 1e-5
+    assert np.abs(namespace["logits"] - np.stack(predictor.run(features))).max() < 1e-5
 
 
 def test_triton_command_writes_the_repository_that_it_names(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = [one for one in blocks("bash") if "--triton" in one]
+    (code,) = [block for block in blocks("bash") if "--triton" in block]
     export, serve = code.splitlines()
     assert main(shlex.split(export)[1:]) == 0, capsys.readouterr().err
     assert serve in capsys.readouterr().out
@@ -118,7 +118,7 @@ def artifacts(
 
 
 TEXT, PAIR = "The old river bank near Paris.", ("A film of quiet grace.", "The shares rose on Friday.")
-ASKED = {
+INPUTS = {
     "text-classification": ("SequenceClassification", [TEXT]),
     "pair": ("SequenceClassification", list(PAIR)),
     "token-classification": ("TokenClassification", [TEXT]),
@@ -129,23 +129,24 @@ DTYPES = {"fp32": "fp32", "int8": "q8"}
 
 @pytest.mark.long
 def test_transformers_js_gives_the_runtimes_answers(javascript: Path, artifacts: Path, tmp_path: Path) -> None:
-    asked = [
+    requests = [
         {"task": task, "model": f"{head}-{precision}", "dtype": dtype, "inputs": inputs}
-        for task, (head, inputs) in ASKED.items()
+        for task, (head, inputs) in INPUTS.items()
         for precision, dtype in DTYPES.items()
     ]
-    (tmp_path / "asked.json").write_text(json.dumps({"folder": f"{artifacts}{os.sep}", "asked": asked}))
+    (tmp_path / "asked.json").write_text(json.dumps({"folder": f"{artifacts}{os.sep}", "asked": requests}))
     done = run_node(javascript, JS.name, tmp_path / "asked.json")
-    for one, said in zip(asked, json.loads(done.splitlines()[-1]), strict=True):
-        folder = artifacts / str(one["model"])
-        close = 1e-4 if one["dtype"] == "fp32" else 0.02  # the runtime has a graph of its own, which rounds elsewhere
-        COMPARE[str(one["task"])](runtime.load(folder, "onnxruntime", 1), said, close)
+    for request, said in zip(requests, json.loads(done.splitlines()[-1]), strict=True):
+        folder = artifacts / str(request["model"])
+        # The runtime has a graph of its own, which rounds elsewhere.
+        close = 1e-4 if request["dtype"] == "fp32" else 0.02
+        COMPARE[str(request["task"])](runtime.load(folder, "onnxruntime", 1), said, close)
 
 
 def same_classes(predictor: runtime.Predictor, said: Any, close: float) -> None:
     (answer,) = predictor.predict(TEXT)
     assert said[0]["label"] == answer.label
-    assert {one["label"]: one["score"] for one in said} == pytest.approx(answer.scores, abs=close)
+    assert {label["label"]: label["score"] for label in said} == pytest.approx(answer.scores, abs=close)
 
 
 def same_pair(predictor: runtime.Predictor, said: Any, close: float) -> None:
@@ -155,18 +156,18 @@ def same_pair(predictor: runtime.Predictor, said: Any, close: float) -> None:
 
 
 def same_tags(predictor: runtime.Predictor, said: Any, close: float) -> None:
-    """It tags pieces, the runtime words: those count that begin a word."""
+    """It tags tokens and the runtime tags words: only tokens that begin a word are compared."""
     (answer,) = predictor.predict(TEXT)
     encoding = predictor.encoder.texts([TEXT], None, 64)[0]
-    firsts = [place for place, piece in enumerate(encoding.tokens) if piece[0] != "[" and piece[:2] != "##"]
-    pieces = {one["index"]: one for one in said}
-    assert [pieces[place]["entity"] for place in firsts] == list(answer.tags)
-    assert [pieces[place]["score"] for place in firsts] == pytest.approx(list(answer.scores), abs=close)
+    firsts = [place for place, token in enumerate(encoding.tokens) if token[0] != "[" and token[:2] != "##"]
+    by_place = {token["index"]: token for token in said}
+    assert [by_place[place]["entity"] for place in firsts] == list(answer.tags)
+    assert [by_place[place]["score"] for place in firsts] == pytest.approx(list(answer.scores), abs=close)
 
 
 def same_answer(predictor: runtime.Predictor, said: Any, close: float) -> None:
     """Its score is the product of two shares, over all places of the context and the first of all."""
-    question, context = ASKED["question-answering"][1]
+    question, context = INPUTS["question-answering"][1]
     (answer,) = predictor.predict((question, context))
     assert said["answer"] == answer.text
     (feature,) = predictor.task.features(predictor.task.examples([(question, context)]), predictor.encoder)
@@ -197,8 +198,8 @@ def test_graphs_run_as_they_do_in_browsers(javascript: Path, artifacts: Path, tm
          for value in session.get_inputs()}
         for session in sessions
     ]  # fmt: skip
-    asked = [{"task": "browser", "model": one, "inputs": feed} for one, feed in zip(graphs, feeds, strict=True)]
-    (tmp_path / "asked.json").write_text(json.dumps({"folder": f"{artifacts}{os.sep}", "asked": asked}))
+    requests = [{"task": "browser", "model": graph, "inputs": feed} for graph, feed in zip(graphs, feeds, strict=True)]
+    (tmp_path / "asked.json").write_text(json.dumps({"folder": f"{artifacts}{os.sep}", "asked": requests}))
     said = json.loads(run_node(javascript, JS.name, tmp_path / "asked.json").splitlines()[-1])
     for session, feed, logits in zip(sessions, feeds, said, strict=True):
         here = session.run(None, {name: np.array([value]) for name, value in feed.items()})[0]
@@ -212,7 +213,7 @@ def test_lines_of_the_page_run_in_node(javascript: Path, artifacts: Path) -> Non
     (javascript / "page.mjs").write_text(code, encoding="utf-8")
     said = json.loads(run_node(javascript, "page.mjs").splitlines()[-1])
     (answer,) = runtime.load(javascript / "smaller/best", "onnxruntime", 1).predict("A quiet, moving film.")
-    assert {one["label"]: one["score"] for one in said} == pytest.approx(answer.scores, abs=0.02)
+    assert {label["label"]: label["score"] for label in said} == pytest.approx(answer.scores, abs=0.02)
 
 
 def run_node(folder: Path, *words: str | Path) -> str:

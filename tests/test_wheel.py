@@ -102,7 +102,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "version", [pytest.param(one, marks=pytest.mark.slow if one == HERE else pytest.mark.long) for one in PYTHONS]
+    "version",
+    [pytest.param(version, marks=pytest.mark.slow if version == HERE else pytest.mark.long) for version in PYTHONS],
 )
 def test_the_wheel_alone_answers_scores_and_serves(
     version: str, built: Path, artifact_folder: Callable[..., Path], tmp_path: Path
@@ -118,12 +119,12 @@ def test_the_wheel_alone_answers_scores_and_serves(
     tersely = commands / "tersely"
     run(*pip, "install", "--quiet", wheel, cwd=tmp_path)
     run(*pip, "check", cwd=tmp_path)
-    packages = {one["name"].lower() for one in json.loads(run(*pip, "list", "--format", "json", cwd=tmp_path))}
+    packages = {package["name"].lower() for package in json.loads(run(*pip, "list", "--format", "json", cwd=tmp_path))}
     assert {"tersely", "onnxruntime", "tokenizers", "numpy"} <= packages
     assert not HEAVY & packages
 
-    told = json.loads(run(tersely, "info", "--json", cwd=tmp_path))
-    assert (told["tersely"], told["python"].startswith(version)) == (__version__, True)
+    info = json.loads(run(tersely, "info", "--json", cwd=tmp_path))
+    assert (info["tersely"], info["python"].startswith(version)) == (__version__, True)
     labels = ("bad", "fair", "good")
     answer = json.loads(run(tersely, "predict", folder, cwd=tmp_path, stdin="A quiet film.\n"))
     assert answer["label"] in labels

@@ -27,25 +27,25 @@ def parse(description: str | None, inputs: str) -> argparse.Namespace:
     return parser.parse_args()
 
 
-def load(arguments: argparse.Namespace, task: str) -> runtime.Predictor:
+def load(args: argparse.Namespace, task: str) -> runtime.Predictor:
     """The artifact on the engine, with the length that was asked for."""
-    engine = arguments.backend.replace("onnx_runtime", "onnxruntime")
-    providers = ["CUDAExecutionProvider"] if arguments.device == "gpu" else None
-    predictor = runtime.load(arguments.model_dir, engine, arguments.num_threads, providers=providers)
+    engine = args.backend.replace("onnx_runtime", "onnxruntime")
+    providers = ["CUDAExecutionProvider"] if args.device == "gpu" else None
+    predictor = runtime.load(args.model_dir, engine, args.num_threads, providers=providers)
     settings = to_json(predictor.task)
     if (name := settings.pop("name")) != task:
-        raise UserError(f"The model is for {name}, the script for {task}.", where=arguments.model_dir)
-    options = TaskOptions(max_seq_length=arguments.max_length)
-    longer = make_task(name, settings, options, read_config(arguments.model_dir), where=arguments.model_dir)
-    return replace(predictor, task=longer, batch_size=arguments.batch_size)
+        raise UserError(f"The model is for {name}, the script for {task}.", where=args.model_dir)
+    options = TaskOptions(max_seq_length=args.max_length)
+    longer = make_task(name, settings, options, read_config(args.model_dir), where=args.model_dir)
+    return replace(predictor, task=longer, batch_size=args.batch_size)
 
 
 def answers(predictor: runtime.Predictor, inputs: list[Any]) -> Iterator[tuple[int, int, Any, Any]]:
     """Batch id, example id, input and answer of each."""
     for batch, start in enumerate(range(0, len(inputs), predictor.batch_size)):
         chunk = inputs[start : start + predictor.batch_size]
-        for example, (sample, answer) in enumerate(zip(chunk, predictor.predict(chunk), strict=True)):
-            yield batch, example, sample, answer
+        for example, (value, answer) in enumerate(zip(chunk, predictor.predict(chunk), strict=True)):
+            yield batch, example, value, answer
 
 
 def run(main: Callable[[], None]) -> None:

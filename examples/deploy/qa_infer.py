@@ -17,13 +17,13 @@ SAMPLES = [
 
 
 def main() -> None:
-    """Answer what was typed, or the samples."""
-    arguments = parse(__doc__, "a question, its context, the next question …")
-    predictor = load(arguments, "question_answering")
-    given = arguments.inputs or SAMPLES
-    if len(given) % 2:
-        raise UserError(f"The question '{given[-1]}' has no context.", hint="Give each question with its context.")
-    pairs = list(zip(given[::2], given[1::2], strict=True))
+    """Answer the inputs of the command line, or the samples."""
+    args = parse(__doc__, "a question, its context, the next question …")
+    predictor = load(args, "question_answering")
+    texts = args.inputs or SAMPLES
+    if len(texts) % 2:
+        raise UserError(f"The question '{texts[-1]}' has no context.", hint="Give each question with its context.")
+    pairs = list(zip(texts[::2], texts[1::2], strict=True))
     for _, _, (question, _), answer in answers(predictor, pairs):
         print(f"question: {question}")
         place = f"   pos: [{answer.start}, {answer.end - 1}]" if answer.text else ""

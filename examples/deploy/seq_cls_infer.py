@@ -11,12 +11,12 @@ SAMPLES = ["未来自主研制的飞机将飞上蓝天", "The shares rose 12 per
 
 
 def main() -> None:
-    """Answer what was typed, or the samples."""
-    arguments = parse(__doc__, "texts; a pair has a tab between its texts")
-    predictor = load(arguments, "sequence_classification")
-    texts = [tuple(text.split("\t", 1)) if "\t" in text else text for text in arguments.inputs or SAMPLES]
-    for batch, example, given, answer in answers(predictor, texts):
-        first, second = given if isinstance(given, tuple) else (given, None)
+    """Answer the inputs of the command line, or the samples."""
+    args = parse(__doc__, "texts; a pair has a tab between its texts")
+    predictor = load(args, "sequence_classification")
+    texts = [tuple(text.split("\t", 1)) if "\t" in text else text for text in args.inputs or SAMPLES]
+    for batch, example, value, answer in answers(predictor, texts):
+        first, second = value if isinstance(value, tuple) else (value, None)
         said = f"sentence1:{first}, sentence2:{second}" if second is not None else f"sentence1:{first}"
         score = "" if answer.score is None else f", similarity:{answer.score:.4f}"
         print(f"Batch id:{batch}, example id:{example}, {said}, label:{_label(answer.label)}{score}")

@@ -11,10 +11,10 @@ SAMPLES = ["北京的涮肉,重庆的火锅,成都的小吃都很有名。", "Mr
 
 
 def main() -> None:
-    """Answer what was typed, or the samples."""
-    arguments = parse(__doc__, "texts")
-    predictor = load(arguments, "token_classification")
-    for _, _, text, answer in answers(predictor, arguments.inputs or SAMPLES):
+    """Answer the inputs of the command line, or the samples."""
+    args = parse(__doc__, "texts")
+    predictor = load(args, "token_classification")
+    for _, _, text, answer in answers(predictor, args.inputs or SAMPLES):
         print(f"input data: {text}")
         print("The model detects all entities:")
         for entity in answer.entities:

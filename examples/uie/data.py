@@ -26,27 +26,27 @@ Row = dict[str, Any]
 """`content`: the text; `prompt`: what is asked for; `result_list`: the answers with their characters, end exclusive."""
 
 
-def write_data(asked: argparse.Namespace) -> None:
+def write_data(args: argparse.Namespace) -> None:
     """Draw sentences for training and for choosing, and write what each split holds."""
-    prompts = read_prompts(asked.prompts)
-    rows = read(existing(asked.ner_file, "file"))
-    wanted = asked.train_sentences + asked.dev_sentences
+    prompts = read_prompts(args.prompts)
+    rows = read(existing(args.ner_file, "file"))
+    wanted = args.train_sentences + args.dev_sentences
     if wanted > len(rows):
-        raise UserError(f"There are {len(rows)} sentences, {wanted} are asked for.", where=asked.ner_file)
-    draw = random.Random(asked.seed)  # noqa: S311 - nothing secret
+        raise UserError(f"There are {len(rows)} sentences, {wanted} are asked for.", where=args.ner_file)
+    draw = random.Random(args.seed)  # noqa: S311 - nothing secret
     order = draw.sample(range(len(rows)), wanted)
     splits = {
-        "train": rows.select(order[: asked.train_sentences]),
-        "dev": rows.select(order[asked.train_sentences :]),
+        "train": rows.select(order[: args.train_sentences]),
+        "dev": rows.select(order[args.train_sentences :]),
     }
-    if asked.test_file is not None:
-        splits["test"] = read(existing(asked.test_file, "file"))
-    made = {name: prompted(part, prompts, " " if asked.blanks else "") for name, part in splits.items()}
-    made["train"] = with_few_negatives(made["train"], asked.negative_ratio, draw)
-    asked.save_dir.mkdir(parents=True, exist_ok=True)
+    if args.test_file is not None:
+        splits["test"] = read(existing(args.test_file, "file"))
+    made = {name: prompted(part, prompts, " " if args.blanks else "") for name, part in splits.items()}
+    made["train"] = with_few_negatives(made["train"], args.negative_ratio, draw)
+    args.save_dir.mkdir(parents=True, exist_ok=True)
     for name, part in made.items():
         lines = [json.dumps(row, ensure_ascii=False) for row in part]
-        (asked.save_dir / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        (args.save_dir / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
         answered = sum(bool(row["result_list"]) for row in part)
         sys.stdout.write(f"{name}: {len(splits[name])} sentences, {len(part)} rows, {answered} with answers\n")
 
@@ -107,7 +107,7 @@ def read_rows(path: str) -> list[Row]:
 
 
 def command_line() -> argparse.ArgumentParser:
-    """What the script is told."""
+    """The script's options."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ner_file", required=True, help="labelled sentences to train on and to choose by")
     parser.add_argument("--test_file", help="labelled sentences that report")

@@ -1,6 +1,6 @@
 """Span F1 of an extractor: of a fine-tuned folder in torch, or of a compressed one without torch.
 
-An answer counts if its first and its last piece are right:
+An answer counts if its first and its last token are right:
 
     python examples/uie/evaluate.py --model_path compressed/uie/best --test_path data/uie/test.txt
 """
@@ -58,7 +58,7 @@ def counts(start: Any, end: Any, start_labels: Any, end_labels: Any) -> tuple[in
 
 
 def spans(start: Any, end: Any) -> set[tuple[int, int]]:
-    """First and last piece of each answer: a start and the nearest end at or behind it, no other start between.
+    """First and last token of each answer: a start and the nearest end at or behind it, no other start between.
 
     >>> sorted(spans([0.9, 0, 0.8, 0, 0.7], [0, 0.9, 0, 0.8, 0]))
     [(0, 1), (2, 3)]
@@ -86,8 +86,10 @@ def open_extractor(path: str) -> tuple[Predictor, Tokenizer]:
 
 def score_rows(predictor: Predictor, rows: Sequence[dict[str, Any]]) -> NDArray[np.int64]:
     """What `counts` gives for each tokenized row, [rows, 3]."""
-    given = [tuple(one.outputs.values()) for one in predictor.predict(rows)]
-    return np.array([counts(*one, *(row[name] for name in LABELS)) for one, row in zip(given, rows, strict=True)])
+    outputs = [tuple(answer.outputs.values()) for answer in predictor.predict(rows)]
+    return np.array(
+        [counts(*output, *(row[name] for name in LABELS)) for output, row in zip(outputs, rows, strict=True)]
+    )
 
 
 def _tokenizer(folder: Path) -> Tokenizer:
@@ -95,7 +97,7 @@ def _tokenizer(folder: Path) -> Tokenizer:
 
 
 def command_line() -> argparse.ArgumentParser:
-    """What the script is told."""
+    """The script's options."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model_path", required=True, help="artifact, or folder of finetune.py")
     parser.add_argument("--test_path", required=True, help="rows of data.py")
@@ -105,19 +107,19 @@ def command_line() -> argparse.ArgumentParser:
 
 def main() -> None:
     """Score and print."""
-    asked = command_line().parse_args()
+    args = command_line().parse_args()
     metric = SpanEvaluator()
     try:
-        predictor, tokenizer = open_extractor(asked.model_path)
-        rows = encode(read_rows(asked.test_path), tokenizer, asked.max_seq_length)
+        predictor, tokenizer = open_extractor(args.model_path)
+        rows = encode(read_rows(args.test_path), tokenizer, args.max_seq_length)
         metric.right, metric.found, metric.wanted = score_rows(predictor, rows).sum(axis=0).tolist()
     except UserError as error:
         error.on_command_line = True
         sys.stderr.write(f"{error}\n")
         sys.exit(2)
     precision, recall, f1 = metric.accumulate()
-    told = f"precision {100 * precision:.2f}, recall {100 * recall:.2f}, F1 {100 * f1:.2f}"
-    sys.stdout.write(f"{asked.model_path}: {told} on {len(rows)} rows ({predictor.engine.name})\n")
+    scores = f"precision {100 * precision:.2f}, recall {100 * recall:.2f}, F1 {100 * f1:.2f}"
+    sys.stdout.write(f"{args.model_path}: {scores} on {len(rows)} rows ({predictor.engine.name})\n")
 
 
 if __name__ == "__main__":

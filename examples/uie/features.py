@@ -1,4 +1,4 @@
-"""Prompts and texts as pieces with pointers, through the `tokenizers` library alone; batches of them."""
+"""Prompts and texts as tokens with pointers, through the `tokenizers` library alone; batches of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LABELS = ("start_positions", "end_positions")
 
 
 def encode(rows: Sequence[Mapping[str, Any]], tokenizer: Tokenizer, max_seq_length: int) -> list[dict[str, Any]]:
-    """Tokenized rows: inputs, and for each piece whether an answer starts or ends there.
+    """Tokenized rows: inputs, and for each token whether an answer starts or ends there.
 
     A text that is too long is cut into windows, each a row of its own: an answer that stands at a cut counts as two.
     """
@@ -29,7 +29,7 @@ def encode(rows: Sequence[Mapping[str, Any]], tokenizer: Tokenizer, max_seq_leng
     own.enable_truncation(max_seq_length, stride=0, strategy="only_second")
     found = []
     for row, first in zip(rows, own.encode_batch([(row["prompt"], row["content"]) for row in rows]), strict=True):
-        found += [window(one, row["result_list"]) for one in (first, *first.overflowing)]
+        found += [window(encoding, row["result_list"]) for encoding in (first, *first.overflowing)]
     return found
 
 
@@ -38,13 +38,13 @@ def window(encoding: Encoding, answers: Sequence[Mapping[str, Any]]) -> dict[str
     length = len(encoding.ids)
     starts, ends = [0.0] * length, [0.0] * length
     for answer in answers:
-        pieces = [
+        places = [
             place
             for place, (owner, (first, last)) in enumerate(zip(encoding.sequence_ids, encoding.offsets, strict=True))
             if owner == 1 and first < answer["end"] and last > answer["start"]
         ]
-        if pieces:
-            starts[pieces[0]] = ends[pieces[-1]] = 1.0
+        if places:
+            starts[places[0]] = ends[places[-1]] = 1.0
     inputs = {"input_ids": encoding.ids, "token_type_ids": encoding.type_ids}
     return {**inputs, LABELS[0]: starts, LABELS[1]: ends}
 

@@ -45,7 +45,7 @@ class DataArguments:
 
 
 def command_line() -> PdArgumentParser:
-    """What the script is told."""
+    """The script's options."""
     return PdArgumentParser((ModelArguments, DataArguments, CompressionArguments))
 
 
@@ -60,10 +60,10 @@ def custom_evaluate(self: Trainer, model: Any, data_loader: Any) -> float:
     return metric.accumulate()[-1]
 
 
-def compute_metrics(given: Any) -> dict[str, float]:
+def compute_metrics(prediction: Any) -> dict[str, float]:
     """The same for `train()` and `evaluate()`, which gather chances and labels first."""
     metric = SpanEvaluator()
-    metric.update(*given.predictions, *given.label_ids)
+    metric.update(*prediction.predictions, *prediction.label_ids)
     return dict(zip(("precision", "recall", "f1"), metric.accumulate(), strict=True))
 
 

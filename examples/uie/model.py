@@ -1,4 +1,4 @@
-"""The extractor: an encoder, and for each piece the chance that an answer starts there, and that one ends there."""
+"""The extractor: an encoder, and for each token the chance that an answer starts there, and that one ends there."""
 
 from __future__ import annotations
 
@@ -36,13 +36,16 @@ class UIE(PreTrainedModel):
         """Chances of starts and of ends, [rows, length] each; 0 at padding, which is never an answer."""
         states = self.encoder(input_ids, token_type_ids=token_type_ids, attention_mask=attention_mask)[0]
         chances = [torch.sigmoid(side(states)).squeeze(-1) for side in (self.linear_start, self.linear_end)]
-        return tuple(one if attention_mask is None else one * attention_mask.to(one.dtype) for one in chances)
+        return tuple(
+            chance if attention_mask is None else chance * attention_mask.to(chance.dtype) for chance in chances
+        )
 
 
 def criterion(outputs: Any, labels: Any) -> torch.Tensor:
     """Binary cross-entropy of starts and of ends, as UIE is trained."""
     start, end = (
-        nn.functional.binary_cross_entropy(one.float(), two.float()) for one, two in zip(outputs, labels, strict=True)
+        nn.functional.binary_cross_entropy(output.float(), label.float())
+        for output, label in zip(outputs, labels, strict=True)
     )
     return (start + end) / 2
 

@@ -9,7 +9,7 @@ import pytest
 
 from commands import Ran, Tersely
 from compressible import Place, write_place
-from learnable import asked, conll, rows, single, squad, tagged, tsv
+from learnable import conll, question, rows, single, squad, tagged, tsv
 from tersely.cli import main
 
 
@@ -49,5 +49,5 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {
         "text": tsv(folder / "text.tsv", texts),
         "words": conll(folder / "words.conll", places),
-        "question": squad(folder / "question.json", rows(asked, 10)),
+        "question": squad(folder / "question.json", rows(question, 10)),
     }

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import tersely
-from learnable import asked, conll, jsonl, number, pair, rows, several, single, squad, tagged, tiny
+from learnable import conll, jsonl, number, pair, question, rows, several, single, squad, tagged, tiny
 from models import FAMILIES
 from report_page import check_reports
 from tersely import runtime
@@ -57,7 +57,8 @@ KINDS = {
     ),
     "token_classification": Kind("TokenClassification", tagged("IOB2"), ["old", "river", "dog"], conll, "conll", TAGS),
     "question_answering": Kind(
-        "QuestionAnswering", asked, {"question": "what is the capital", "context": "the old paris"}, squad, "json", ()
+        "QuestionAnswering", question, {"question": "what is the capital", "context": "the old paris"}, squad, "json",
+        (),
     ),
 }  # fmt: skip
 Case = tuple[Plan, str]

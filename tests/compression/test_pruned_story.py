@@ -12,7 +12,7 @@ import pytest
 
 import tersely
 from folders import digests
-from learnable import asked, conll, split, squad, tagged, tiny
+from learnable import conll, question, split, squad, tagged, tiny
 from report_page import check_reports
 from tersely import runtime
 from tersely.artifact import read
@@ -194,7 +194,7 @@ def test_no_candidate_on_the_front_is_beaten(everything: Everything) -> None:
 
 KINDS = {
     "TokenClassification": (tagged("IOB2"), conll, "txt", ("O", "B-LOC", "B-PER", "I-PER"), "the old river"),
-    "QuestionAnswering": (asked, squad, "json", (), ("what is the capital", "the dark river paris")),
+    "QuestionAnswering": (question, squad, "json", (), ("what is the capital", "the dark river paris")),
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import tersely
 from folders import digests
-from learnable import asked, jsonl, number, pair, rows, several, single, tagged, tiny, tsv
+from learnable import jsonl, number, pair, question, rows, several, single, tagged, tiny, tsv
 from tersely import cli
 from tersely.compression.divide import STATISTICS, Data, DividedRows, divide_rows
 from tersely.data import Rows, from_dataset, texts_of
@@ -90,7 +90,7 @@ LABELLED: dict[str, tuple[Any, Callable[..., Any], dict[str, Any]]] = {
     ),
     "number": (SequenceClassification(("LABEL_0",), "regression"), number, {"label": "many"}),
     "tags": (TAGGING, tagged("BIOES"), {"tags": ["unheard"]}),
-    "answers": (QuestionAnswering(), asked, {"answers": [{"text": "nowhere", "answer_start": 3}]}),
+    "answers": (QuestionAnswering(), question, {"answers": [{"text": "nowhere", "answer_start": 3}]}),
 }
 
 
@@ -142,7 +142,7 @@ class TestWhereTheyDoNotFit:
             (TASK, single, [{"text": "x", "title": "y"}], "unlabelled rows have a 'text_pair', which the labelled"),
             (TASK, single, [{"body": "x"}], "There is no text column. Columns here: body"),
             (TASK, single, [{"text": None}], "dataset:1: Column 'text' must hold text. Got nothing"),
-            (QuestionAnswering(), asked, [{"text": "x"}], "There is no column of questions"),
+            (QuestionAnswering(), question, [{"text": "x"}], "There is no column of questions"),
             (TAGGING, tagged("BIOES"), [{"id": 3}], "There is no column of words"),
         ],
     )  # fmt: skip

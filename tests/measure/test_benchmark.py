@@ -34,8 +34,8 @@ def test_contestants_take_turns_and_each_begins_as_often():
     timings = alternate([sleeper(name, 0, calls) for name in "abc"], "b sleep", seconds=0, rounds=9)
     turns = calls[-27:]
     rounds = [turns[i : i + 3] for i in range(0, 27, 3)]
-    assert all(sorted(one) == ["a", "b", "c"] for one in rounds)
-    assert [one[0] for one in rounds] == ["a", "b", "c"] * 3
+    assert all(sorted(order) == ["a", "b", "c"] for order in rounds)
+    assert [order[0] for order in rounds] == ["a", "b", "c"] * 3
     assert {timing.rounds for timing in timings} == {9}
 
 

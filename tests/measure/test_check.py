@@ -50,16 +50,16 @@ def made(tmp_path_factory):
 
 
 def verdicts(done):
-    return {(one.graph, one.engine): one.verdict for one in done}
+    return {(checked.graph, checked.engine): checked.verdict for checked in done}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_engines_say_what_numpy_said(kind, made):
     done = check(made(kind), threads=1)
     assert verdicts(done) == {(PLAIN, engine): "ok" for engine in ENGINES}
-    for one in done:
-        assert one.change.max_change < 1e-5
-        assert one.change.moved == 0
+    for checked in done:
+        assert checked.change.max_change < 1e-5
+        assert checked.change.moved == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -67,18 +67,18 @@ def test_int8_graphs_say_what_they_said(kind, made):
     done = check(made(kind, "int8"), threads=1)
     assert verdicts(done) == {(OWN, "onnxruntime"): "ok", (SHARED, "onnxruntime"): "ok", (SHARED, "openvino"): "ok"}
     arrays = dict(np.load(made(kind, "int8") / "probe.npz"))
-    for one in done:
-        if (one.graph, one.engine) == (SHARED, "openvino"):
-            assert one.change.max_change == 0  # the same engine, the same machine
-        assert (one.same_answer_as_fp32 is None) == (kind == "number")
+    for checked in done:
+        if (checked.graph, checked.engine) == (SHARED, "openvino"):
+            assert checked.change.max_change == 0  # the same engine, the same machine
+        assert (checked.same_answer_as_fp32 is None) == (kind == "number")
     if kind == "text":
         same = arrays["logits_fp32"].argmax(1) == arrays["logits_int8_onnxruntime"].argmax(1)
-        assert done[[one.graph for one in done].index(OWN)].same_answer_as_fp32 == same.mean()
+        assert done[[checked.graph for checked in done].index(OWN)].same_answer_as_fp32 == same.mean()
 
 
 def test_threads_change_nothing(made):
-    assert [one.change for one in check(made("tags", "int8"), threads=1)] == [
-        one.change for one in check(made("tags", "int8"), threads=2)
+    assert [checked.change for checked in check(made("tags", "int8"), threads=1)] == [
+        checked.change for checked in check(made("tags", "int8"), threads=2)
     ]
 
 
@@ -113,7 +113,7 @@ def test_weight_that_is_no_number_is_noticed(made, tmp_path):
     folder = copy(made("tags"), tmp_path / "nan")
     change_weight(folder, PLAIN, "second", lambda weight: weight * np.nan)
     done = check(folder, threads=1)
-    assert {one.reason for one in done} == {"The logits are not numbers (NaN)."}
+    assert {checked.reason for checked in done} == {"The logits are not numbers (NaN)."}
     assert set(verdicts(done).values()) == {"moved"}
 
 
@@ -161,7 +161,7 @@ def test_graph_that_was_not_recorded_is_said(made, tmp_path):
     folder = copy(made("text", "int8"), tmp_path / "part")
     arrays = dict(np.load(folder / "probe.npz"))
     rewrite_probe(folder, {name: array for name, array in arrays.items() if name != "logits_int8_quantized"})
-    found = {(one.graph, one.engine): one for one in check(folder, threads=1)}
+    found = {(checked.graph, checked.engine): checked for checked in check(folder, threads=1)}
     assert found[OWN, "onnxruntime"].verdict == "ok"
     assert found[SHARED, "openvino"].verdict == found[SHARED, "onnxruntime"].verdict == "not recorded"
     assert "('logits_int8_quantized')" in found[SHARED, "openvino"].reason
@@ -174,14 +174,16 @@ def test_graph_that_does_not_load_is_said(made, tmp_path):
     (folder / PLAIN).write_bytes(b"no graph")
     reseal(folder)
     done = check(folder, threads=1)
-    assert {one.verdict for one in done} == {"failed"}
-    assert all("cannot load this graph" in one.reason for one in done)
+    assert {checked.verdict for checked in done} == {"failed"}
+    assert all("cannot load this graph" in checked.reason for checked in done)
 
 
 def test_logits_of_another_shape_are_said(made, tmp_path):
     folder = copy(made("tags"), tmp_path / "cut")
     change_weight(folder, PLAIN, "second", lambda weight: weight[:, :2])
-    assert {one.reason for one in check(folder, threads=1)} == {"The logits have another shape than those recorded."}
+    assert {checked.reason for checked in check(folder, threads=1)} == {
+        "The logits have another shape than those recorded."
+    }
 
 
 @pytest.mark.parametrize(
@@ -315,5 +317,5 @@ def test_answers_are_those_of_the_task(length, labels, seed):
 @pytest.mark.parametrize("head", ["SequenceClassification", "TokenClassification", "QuestionAnswering"])
 def test_exported_model_says_what_torch_said(head, artifact_folder):
     done = check(artifact_folder(head), threads=1)
-    assert {one.engine for one in done} == set(ENGINES) & set(engines.installed())
-    assert {one.verdict for one in done} == {"ok"}
+    assert {checked.engine for checked in done} == set(ENGINES) & set(engines.installed())
+    assert {checked.verdict for checked in done} == {"ok"}

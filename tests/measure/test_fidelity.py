@@ -20,18 +20,18 @@ def test_same_answer_of_nothing_is_one() -> None:
 def test_logit_change_does_not_see_a_shift_along_its_axis(shape: tuple[int, ...], axis: int) -> None:
     logits = [RANDOM.normal(size=shape).astype(np.float32) for _ in range(3)]
     shift = RANDOM.normal(size=shape).mean(axis=axis, keepdims=True).astype(np.float32)
-    assert mean_abs_logit_change(logits, [one + shift for one in logits], axis=axis) == pytest.approx(0.0, abs=1e-6)
-    assert mean_abs_logit_change(logits, [one + shift for one in logits], axis=None) > 1e-3
+    assert mean_abs_logit_change(logits, [row + shift for row in logits], axis=axis) == pytest.approx(0.0, abs=1e-6)
+    assert mean_abs_logit_change(logits, [row + shift for row in logits], axis=None) > 1e-3
 
 
 def test_logit_change_equals_centring_both_by_hand() -> None:
     logits = [RANDOM.normal(size=(length, 2)) for length in (3, 5, 8)]
-    others = [one + 0.1 * RANDOM.normal(size=one.shape) for one in logits]
+    others = [row + 0.1 * RANDOM.normal(size=row.shape) for row in logits]
     changes = []
-    for one, other in zip(logits, others, strict=True):
+    for row, other in zip(logits, others, strict=True):
         for output in range(2):
             changes += list(
-                np.abs((one[:, output] - one[:, output].mean()) - (other[:, output] - other[:, output].mean()))
+                np.abs((row[:, output] - row[:, output].mean()) - (other[:, output] - other[:, output].mean()))
             )
     assert mean_abs_logit_change(logits, others, axis=0) == pytest.approx(np.mean(changes))
 

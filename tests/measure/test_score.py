@@ -163,8 +163,8 @@ def test_drop_and_fidelity_equal_those_by_hand(predictor, other):
     pairs = zip(reference.answers.by_row, scored.answers.by_row, strict=True)
     assert found.same_answer == pytest.approx(np.mean([a.value == b.value for a, b in pairs]))
     assert 0 < found.same_answer < 1
-    one, two = (np.array(s.answers.logits, np.float64) for s in (reference, scored))
-    change = (two - two.mean(1, keepdims=True)) - (one - one.mean(1, keepdims=True))
+    before, after = (np.array(s.answers.logits, np.float64) for s in (reference, scored))
+    change = (after - after.mean(1, keepdims=True)) - (before - before.mean(1, keepdims=True))
     assert found.mean_abs_logit_change == pytest.approx(np.abs(change).mean())
 
 

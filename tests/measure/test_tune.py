@@ -96,7 +96,7 @@ def test_graph_that_does_not_load_is_left_out(int8, tmp_path):
     (folder / SHARED).write_bytes(b"no graph")
     reseal(folder)
     fit, left_out = eligible(read(folder), contenders(runnable(read(folder)), bf16=False))
-    assert [(one.graph.path, one.engine) for one in fit] == [(OWN, "onnxruntime")]
+    assert [(choice.graph.path, choice.engine) for choice in fit] == [(OWN, "onnxruntime")]
     assert set(left_out) == {f"{SHARED} onnxruntime", f"{SHARED} openvino"}
     assert all("cannot load this graph" in reason for reason in left_out.values())
 
@@ -115,13 +115,13 @@ def test_bf16_competes_where_the_cpu_has_it_and_only_with_float_graphs():
     without, with_it = contenders(offered, bf16=False), contenders(offered, bf16=True)
     assert with_it[: len(without)] == without
     assert with_it[len(without) :] == [Setup(graphs[0], "openvino", "bf16")]
-    assert [one.spelling for one in with_it] == ["openvino", "onnxruntime", "openvino", "openvino-bf16"]
+    assert [choice.spelling for choice in with_it] == ["openvino", "onnxruntime", "openvino", "openvino-bf16"]
 
 
 def test_bf16_that_the_engine_lacks_is_left_out_with_its_reason(tmp_path):
     opened = read(make(tmp_path / "fp32"))
     fit, left_out = eligible(opened, contenders(runnable(opened), bf16=True))
-    spelled = [one.spelling for one in fit]
+    spelled = [choice.spelling for choice in fit]
     assert spelled[:2] == ["onnxruntime", "openvino"]
     if not cpu().bf16:
         assert list(left_out) == [f"{PLAIN} openvino-bf16"]

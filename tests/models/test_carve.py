@@ -43,7 +43,9 @@ def test_carving_leaves_the_full_model_alone(prunable):
             parameter.zero_()
     assert model.training
     assert model.config.to_dict() == before.config.to_dict()
-    assert all(torch.equal(one, two) for one, two in zip(model.parameters(), before.parameters(), strict=True))
+    assert all(
+        torch.equal(parameter, old) for parameter, old in zip(model.parameters(), before.parameters(), strict=True)
+    )
 
 
 @pytest.mark.parametrize("name", ["bert", "albert", "mpnet", "modernbert"])
@@ -83,13 +85,13 @@ def test_slices_name_every_tensor_of_the_smaller_model_and_are_views(prunable):
     model = load_module(prunable())
     family = find(model)
     shape = shape_for(shape_of(model, family), HALF, HALF)
-    pieces = slices(model, locate(model, family), shape)
+    parts = slices(model, locate(model, family), shape)
     carved = carve(model, family, shape)
-    assert set(pieces) == {name for name, _ in [*carved.named_parameters(), *carved.named_buffers()]}
+    assert set(parts) == {name for name, _ in [*carved.named_parameters(), *carved.named_buffers()]}
     full = dict(model.named_parameters()) | dict(model.named_buffers())
-    for name, piece in pieces.items():
-        part = piece.of(full[piece.source])
-        assert part.untyped_storage().data_ptr() == full[piece.source].untyped_storage().data_ptr(), name
+    for name, taken in parts.items():
+        part = taken.of(full[taken.source])
+        assert part.untyped_storage().data_ptr() == full[taken.source].untyped_storage().data_ptr(), name
 
 
 def test_tied_weights_stay_tied():

@@ -33,7 +33,9 @@ def arrays(**changes):
         content = arrays_of(family, "SequenceClassification", settings_of(family))
         for name, array in changes.items():
             content[name.replace("__", ".")] = array
-        write_pickle(folder / "model_state.pdparams", {key: one for key, one in content.items() if one is not None})
+        write_pickle(
+            folder / "model_state.pdparams", {key: value for key, value in content.items() if value is not None}
+        )
 
     return change
 
@@ -52,8 +54,8 @@ def file(name: str, content: str | bytes | None):
 
 def both(*changes: Callable[[Path], None]):
     def change(folder: Path) -> None:
-        for one in changes:
-            one(folder)
+        for apply in changes:
+            apply(folder)
 
     return change
 

@@ -108,7 +108,7 @@ def test_rows_without_token_are_told(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "pieces"),
+    ("settings", "tokens"),
     [
         ({}, "[CLS] a film ##s 今 天 [UNK] [SEP]"),
         ({"do_lower_case": True}, "[CLS] a film ##s 今 天 [UNK] [SEP]"),
@@ -118,7 +118,7 @@ def test_rows_without_token_are_told(tmp_path):
     ],
 )
 @pytest.mark.parametrize("family", ["ernie", "roberta"])
-def test_tokenizer_splits_as_its_settings_say(family, settings, pieces, tmp_path):
+def test_tokenizer_splits_as_its_settings_say(family, settings, tokens, tmp_path):
     from transformers import AutoTokenizer
 
     build_paddle(tmp_path / "paddle", family)
@@ -126,7 +126,7 @@ def test_tokenizer_splits_as_its_settings_say(family, settings, pieces, tmp_path
         (tmp_path / "paddle" / "tokenizer_config.json").write_text(json.dumps(settings))
     convert_paddle(tmp_path / "paddle", tmp_path / "out")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
-    assert tokenizer.convert_ids_to_tokens(tokenizer("A Films 今天 xyz")["input_ids"]) == pieces.split()
+    assert tokenizer.convert_ids_to_tokens(tokenizer("A Films 今天 xyz")["input_ids"]) == tokens.split()
     assert tokenizer.model_max_length == (19 if family == "roberta" else 20)
     assert (tokenizer.pad_token_id, len(tokenizer)) == (0, len(VOCABULARY))
 

@@ -62,8 +62,8 @@ def test_families_built_like_bert_share_its_description():
         assert replace(FAMILIES[name], model_type="bert") == FAMILIES["bert"]
 
 
-@pytest.mark.parametrize("given", ["model", "config", "dictionary", "name", "inside"])
-def test_find_takes_whatever_says_its_model_type(given):
+@pytest.mark.parametrize("kind", ["model", "config", "dictionary", "name", "inside"])
+def test_find_takes_whatever_says_its_model_type(kind):
     config = transformers.BertConfig(
         hidden_size=8, num_attention_heads=2, intermediate_size=8, num_hidden_layers=1, vocab_size=9
     )
@@ -75,7 +75,7 @@ def test_find_takes_whatever_says_its_model_type(given):
         "name": "bert",
         "inside": nn.Sequential(model),
     }
-    assert find(things[given]) is FAMILIES["bert"]
+    assert find(things[kind]) is FAMILIES["bert"]
 
 
 def test_unknown_family_is_refused_with_what_to_write():
@@ -161,7 +161,7 @@ class Mixed(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         parts = self.qkv(x).unflatten(-1, (-1, 3, 4) if self.interleaved else (3, -1, 4))
-        q, k, v = (one.transpose(-2, -3) for one in parts.unbind(-2 if self.interleaved else -3))
+        q, k, v = (part.transpose(-2, -3) for part in parts.unbind(-2 if self.interleaved else -3))
         return self.out((torch.softmax(q @ k.mT, -1) @ v).transpose(-2, -3).flatten(-2))
 
 

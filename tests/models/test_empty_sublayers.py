@@ -48,8 +48,8 @@ def muted(model, family, shape: Shape):
 @pytest.mark.slow
 @pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_an_empty_sublayer_is_carved_saved_loaded_and_exported(family, tmp_path):
-    source = build(tmp_path / "model", family)
-    model = open_folder(source).load().eval()
+    folder = build(tmp_path / "model", family)
+    model = open_folder(folder).load().eval()
     description = find(model)
     for number, shape in enumerate(uneven(shape_of(model, description), family)):
         carved = carve(model, description, shape).eval()
@@ -57,7 +57,7 @@ def test_an_empty_sublayer_is_carved_saved_loaded_and_exported(family, tmp_path)
         with torch.no_grad():
             expected = muted(model, description, shape)(**INPUTS).logits
             torch.testing.assert_close(carved(**INPUTS).logits, expected, rtol=1e-4, atol=1e-4)
-        save_carved(carved, tmp_path / f"carved{number}", source=source)
+        save_carved(carved, tmp_path / f"carved{number}", source=folder)
         opened = load_model(tmp_path / f"carved{number}").eval()
         assert shape_of(opened, description) == shape
         with torch.no_grad():

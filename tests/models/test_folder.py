@@ -139,13 +139,13 @@ def test_pad_id_is_the_tokenizers_own(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("head", "asked"),
+    ("head", "other"),
     [(HEADS[0], "token_classification"), (HEADS[1], "sequence_classification"), (HEADS[2], "regression")],
 )
-def test_task_that_the_head_is_not_for_is_refused(folder, head, asked):
+def test_task_that_the_head_is_not_for_is_refused(folder, head, other):
     write_config(folder, head)
-    with pytest.raises(UserError, match=rf"head is for .*, not for {asked} \(option 'task'\)"):
-        task(folder, task=asked)
+    with pytest.raises(UserError, match=rf"head is for .*, not for {other} \(option 'task'\)"):
+        task(folder, task=other)
 
 
 def test_task_decides_how_a_classifier_answers(folder):

@@ -27,17 +27,17 @@ def run_transformers(folder, head):
         return model.eval()(**{name: torch.from_numpy(array) for name, array in batch.items()})
 
 
-def largest_difference(given, expected, head):
+def largest_difference(output, expected, head):
     real = IDS != 0
     if head == "QuestionAnswering":
-        both = np.stack([given.start_logits.numpy(), given.end_logits.numpy()], -1)
+        both = np.stack([output.start_logits.numpy(), output.end_logits.numpy()], -1)
         return np.abs(both - expected["logits"])[real].max()
     if head == "TokenClassification":
-        return np.abs(given.logits.numpy() - expected["logits"])[real].max()
+        return np.abs(output.logits.numpy() - expected["logits"])[real].max()
     if head == "SequenceClassification":
-        return np.abs(given.logits.numpy() - expected["logits"]).max()
-    far = np.abs(given.last_hidden_state.numpy() - expected["hidden"])[real].max()
-    return max(far, np.abs(given.pooler_output.numpy() - expected["pooled"]).max() if "pooled" in expected else 0)
+        return np.abs(output.logits.numpy() - expected["logits"]).max()
+    far = np.abs(output.last_hidden_state.numpy() - expected["hidden"])[real].max()
+    return max(far, np.abs(output.pooler_output.numpy() - expected["pooled"]).max() if "pooled" in expected else 0)
 
 
 def check(tmp_path, family, head, *, opens=None, epsilon=None, first_position=0, activation="gelu", **how):

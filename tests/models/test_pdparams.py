@@ -163,6 +163,6 @@ def test_what_is_no_array_is_named(content, said, tmp_path):
 
 def test_truncated_file_is_named_wherever_it_ends(tmp_path):
     write_pickle(tmp_path / "whole.pdparams", ARRAYS)
-    whole = (tmp_path / "whole.pdparams").read_bytes()
-    for end in range(0, len(whole) - 1, 7):
-        assert "cannot be read" in refused(tmp_path / "a.pdparams", whole[:end])
+    content = (tmp_path / "whole.pdparams").read_bytes()
+    for end in range(0, len(content) - 1, 7):
+        assert "cannot be read" in refused(tmp_path / "a.pdparams", content[:end])

@@ -36,7 +36,7 @@ FEED = {"input_ids": IDS, "attention_mask": torch.ones_like(IDS)}
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """A model whose layers have 64 outputs or more: those with fewer stay float."""
     made: dict[tuple[str, str], Path] = {}
 
@@ -50,14 +50,16 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="module")
-def written(source: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., DynamicReport]:
+def written(
+    model_folder: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., DynamicReport]:
     """What became of such a model. Not to be written to: see `own`."""
     made: dict[tuple[str, str], DynamicReport] = {}
 
     def make(family: str = "bert", head: str = "SequenceClassification") -> DynamicReport:
         if (family, head) not in made:
             output = tmp_path_factory.mktemp("written") / f"{family}-{head}"
-            made[family, head] = write_dynamic(source(family, head), output)
+            made[family, head] = write_dynamic(model_folder(family, head), output)
         return made[family, head]
 
     return make
@@ -209,8 +211,8 @@ assert torch.equal(generator, torch.get_rng_state()) and torch.backends.quantize
 
 
 @pytest.mark.parametrize("family", MAIN)
-def test_logits_stay_close_to_fp32(source, written, family):
-    before, after = logits(tersely.load_model(source(family))), logits(tersely.load_model(written(family).folder))
+def test_logits_stay_close_to_fp32(model_folder, written, family):
+    before, after = logits(tersely.load_model(model_folder(family))), logits(tersely.load_model(written(family).folder))
     assert 0 < np.abs(after - before).max() < 0.05 * np.ptp(before)
     margins = np.diff(np.sort(before, axis=1)[:, -2:])[:, 0]
     sure = margins > 2 * np.abs(after - before).max()
@@ -219,14 +221,14 @@ def test_logits_stay_close_to_fp32(source, written, family):
 
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - set(MAIN)))
-def test_every_family_is_written_and_read(source, written, family):
-    before, after = logits(tersely.load_model(source(family))), logits(tersely.load_model(written(family).folder))
+def test_every_family_is_written_and_read(model_folder, written, family):
+    before, after = logits(tersely.load_model(model_folder(family))), logits(tersely.load_model(written(family).folder))
     assert 0 < np.abs(after - before).max() < 0.06 * np.ptp(before)
 
 
 @pytest.mark.parametrize("head", ["TokenClassification", "QuestionAnswering"])
-def test_other_heads_stay_close_to_fp32(source, written, head):
-    module, quantized = tersely.load_model(source("bert", head)), tersely.load_model(written("bert", head).folder)
+def test_other_heads_stay_close_to_fp32(model_folder, written, head):
+    module, quantized = tersely.load_model(model_folder("bert", head)), tersely.load_model(written("bert", head).folder)
     with torch.inference_mode():
         for before, after in zip(module(**FEED).to_tuple(), quantized(**FEED).to_tuple(), strict=True):
             assert 0 < float((after - before).abs().max()) < 0.05 * float(before.max() - before.min())
@@ -240,9 +242,9 @@ def test_batches_share_a_range_and_nothing_else(written):
     np.testing.assert_allclose(thrice.numpy(), alone.repeat(3, 1).numpy(), atol=1e-6)
 
 
-def test_file_holds_integers_and_everything_else_as_it_was(source, written):
+def test_file_holds_integers_and_everything_else_as_it_was(model_folder, written):
     report = written()
-    before, after = load_file(source() / "model.safetensors"), load_file(report.folder / WEIGHTS)
+    before, after = load_file(model_folder() / "model.safetensors"), load_file(report.folder / WEIGHTS)
     integers = {name for name, tensor in after.items() if tensor.dtype == torch.int8}
     assert integers == {f"{name}.integers" for name in report.layers}
     assert len(integers) == 2 * 6 + 1
@@ -257,39 +259,39 @@ def test_file_holds_integers_and_everything_else_as_it_was(source, written):
         lost = (after.pop(f"{name}.integers") * scales[:, None] - weight).abs()
         assert bool((lost <= scales[:, None]).all())
     assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
-    saved = 3 * sum(tersely.load_model(source()).get_submodule(name).weight.numel() for name in report.layers)
-    assert report.bytes_before == (source() / "model.safetensors").stat().st_size
+    saved = 3 * sum(tersely.load_model(model_folder()).get_submodule(name).weight.numel() for name in report.layers)
+    assert report.bytes_before == (model_folder() / "model.safetensors").stat().st_size
     assert report.bytes_after == (report.folder / WEIGHTS).stat().st_size
     assert report.bytes_before - report.bytes_after == pytest.approx(saved, rel=0.05)
 
 
-def test_one_scale_per_tensor_on_demand(source, tmp_path):
-    report = write_dynamic(source(), tmp_path / "out", weight_quantize_type="abs_max")
+def test_one_scale_per_tensor_on_demand(model_folder, tmp_path):
+    report = write_dynamic(model_folder(), tmp_path / "out", weight_quantize_type="abs_max")
     tensors = load_file(report.folder / WEIGHTS)
     assert {tuple(tensors[f"{name}.scales"].shape) for name in report.layers} == {(1,)}
-    before, after = logits(tersely.load_model(source())), logits(tersely.load_model(report.folder))
+    before, after = logits(tersely.load_model(model_folder())), logits(tersely.load_model(report.folder))
     assert 0 < np.abs(after - before).max() < 0.08 * np.ptp(before)
 
 
-def test_same_bytes_when_written_twice(source, written, tmp_path):
-    assert tree(write_dynamic(source(), tmp_path / "again").folder) == tree(written().folder)
+def test_same_bytes_when_written_twice(model_folder, written, tmp_path):
+    assert tree(write_dynamic(model_folder(), tmp_path / "again").folder) == tree(written().folder)
 
 
-def test_source_and_torch_stay_as_they_were(source, tmp_path):
-    before, stamps = tree(source()), {path.name: path.stat().st_mtime_ns for path in source().iterdir()}
+def test_source_and_torch_stay_as_they_were(model_folder, tmp_path):
+    before, stamps = tree(model_folder()), {path.name: path.stat().st_mtime_ns for path in model_folder().iterdir()}
     state = torch.get_rng_state(), torch.backends.quantized.engine, torch.get_num_threads(), torch.get_default_dtype()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        tersely.load_model(write_dynamic(source(), tmp_path / "out").folder)
+        tersely.load_model(write_dynamic(model_folder(), tmp_path / "out").folder)
     assert torch.equal(torch.get_rng_state(), state[0])
     assert (torch.backends.quantized.engine, torch.get_num_threads(), torch.get_default_dtype()) == state[1:]
-    assert tree(source()) == before
-    assert {path.name: path.stat().st_mtime_ns for path in source().iterdir()} == stamps
+    assert tree(model_folder()) == before
+    assert {path.name: path.stat().st_mtime_ns for path in model_folder().iterdir()} == stamps
 
 
 @pytest.mark.parametrize("patterns", ["*.query", ("*.query.weight",), ["*layer.0*query", "*layer.1*query"]])
-def test_skipped_layers_stay_float(source, tmp_path, patterns):
-    report = write_dynamic(source(), tmp_path / "out", skip_layers=patterns)
+def test_skipped_layers_stay_float(model_folder, tmp_path, patterns):
+    report = write_dynamic(model_folder(), tmp_path / "out", skip_layers=patterns)
     skipped = {name for name, reason in report.left_float.items() if reason == "skipped"}
     assert skipped == {f"bert.encoder.layer.{number}.attention.self.query" for number in (0, 1)}
     model = tersely.load_model(report.folder)
@@ -298,31 +300,31 @@ def test_skipped_layers_stay_float(source, tmp_path, patterns):
     assert not any(parameter.requires_grad for parameter in model.parameters())
 
 
-def test_patterns_that_fit_nothing_or_everything_are_refused(source, tmp_path):
+def test_patterns_that_fit_nothing_or_everything_are_refused(model_folder, tmp_path):
     with pytest.raises(UserError, match=r"No layer fits the pattern '\*querry'.*such as 'bert.encoder"):
-        write_dynamic(source(), tmp_path / "out", skip_layers=["*querry"])
+        write_dynamic(model_folder(), tmp_path / "out", skip_layers=["*querry"])
     with pytest.raises(UserError, match="None of the 14 linear layers is left to quantize"):
-        write_dynamic(source(), tmp_path / "out", skip_layers=["*"])
+        write_dynamic(model_folder(), tmp_path / "out", skip_layers=["*"])
     assert list(tmp_path.iterdir()) == []
 
 
-def test_unknown_weight_type_is_refused(source, tmp_path):
+def test_unknown_weight_type_is_refused(model_folder, tmp_path):
     with pytest.raises(UserError, match="Did you mean 'abs_max'"):
-        write_dynamic(source(), tmp_path / "out", weight_quantize_type="absmax")
+        write_dynamic(model_folder(), tmp_path / "out", weight_quantize_type="absmax")
 
 
-def test_overwriting_takes_its_own_folder_and_no_other(source, own):
+def test_overwriting_takes_its_own_folder_and_no_other(model_folder, own):
     with pytest.raises(UserError, match="exists and is not empty"):
-        write_dynamic(source(), own)
-    write_dynamic(source(), own, weight_quantize_type="abs_max", overwrite=True)
+        write_dynamic(model_folder(), own)
+    write_dynamic(model_folder(), own, weight_quantize_type="abs_max", overwrite=True)
     assert json.loads((own / MANIFEST).read_text())["weight_quantize_type"] == "abs_max"
     (own / "thesis.txt").write_text("mine")
     with pytest.raises(UserError, match="files that Tersely did not write"):
-        write_dynamic(source(), own, overwrite=True)
+        write_dynamic(model_folder(), own, overwrite=True)
 
 
-def test_source_is_never_the_destination(source, tmp_path):
-    folder = Path(shutil.copytree(source(), tmp_path / "source"))
+def test_source_is_never_the_destination(model_folder, tmp_path):
+    folder = Path(shutil.copytree(model_folder(), tmp_path / "source"))
     files = sorted(path.name for path in folder.iterdir())
     (folder / "tersely_task.json").write_text(json.dumps({"task": {}, "files": files}))
     with pytest.raises(UserError, match="is the model's own"):
@@ -330,20 +332,21 @@ def test_source_is_never_the_destination(source, tmp_path):
     assert (folder / "model.safetensors").is_file()
 
 
-def test_model_that_reaches_into_its_weights_is_refused_and_leaves_nothing(source, tmp_path, monkeypatch):
+def test_model_that_reaches_into_its_weights_is_refused_and_leaves_nothing(model_folder, tmp_path, monkeypatch):
     reach = transformers.models.bert.modeling_bert.BertPooler
-    whole = reach.forward
-    monkeypatch.setattr(reach, "forward", lambda self, hidden: whole(self, hidden * self.dense.weight.abs().max()))
+    forward = reach.forward
+    monkeypatch.setattr(reach, "forward", lambda self, hidden: forward(self, hidden * self.dense.weight.abs().max()))
     with pytest.raises(Failure, match=r"does not run with INT8 layers: .*'weight'"):
-        write_dynamic(source(), tmp_path / "out")
+        write_dynamic(model_folder(), tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
     assert (
-        write_dynamic(source(), tmp_path / "out", skip_layers=["*pooler*"]).left_float["bert.pooler.dense"] == "skipped"
+        write_dynamic(model_folder(), tmp_path / "out", skip_layers=["*pooler*"]).left_float["bert.pooler.dense"]
+        == "skipped"
     )
 
 
-def test_task_and_tokenizer_travel(source, tmp_path):
-    folder = Path(shutil.copytree(source(), tmp_path / "source"))
+def test_task_and_tokenizer_travel(model_folder, tmp_path):
+    folder = Path(shutil.copytree(model_folder(), tmp_path / "source"))
     notes = {"task": {"name": "sequence_classification", "max_seq_length": 48, "metric": "macro_f1"}, "files": []}
     (folder / "tersely_task.json").write_text(json.dumps(notes))
     (folder / "training_args.bin").write_bytes(b"not for others")
@@ -357,12 +360,12 @@ def test_task_and_tokenizer_travel(source, tmp_path):
     assert "training_args.bin" not in listed
 
 
-def test_plain_folder_is_loaded_as_transformers_does(source):
-    plain = transformers.AutoModelForSequenceClassification.from_pretrained(source()).eval()
-    model = tersely.load_model(source())
+def test_plain_folder_is_loaded_as_transformers_does(model_folder):
+    plain = transformers.AutoModelForSequenceClassification.from_pretrained(model_folder()).eval()
+    model = tersely.load_model(model_folder())
     np.testing.assert_array_equal(logits(model), logits(plain))
     assert not model.training
-    assert not (source() / MANIFEST).exists()
+    assert not (model_folder() / MANIFEST).exists()
     assert all(parameter.requires_grad for parameter in model.parameters())
 
 
@@ -373,10 +376,10 @@ def test_public_name_stays_a_function():
     assert callable(load_model)
 
 
-def test_base_install_says_what_to_install(source, monkeypatch):
+def test_base_install_says_what_to_install(model_folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "tersely.models.torch_dynamic", None)
     with pytest.raises(UserError, match=r"'torch' is not installed.*torch>="):
-        tersely.load_model(source())
+        tersely.load_model(model_folder())
 
 
 def test_transformers_refuses_the_folder_instead_of_drawing_weights(written):

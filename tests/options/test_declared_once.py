@@ -55,9 +55,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def test_flags(parser: argparse.ArgumentParser) -> None:
-    typed = options_in(parser.parse_args(["--strategy", "ptq", "--spice", "hot", "--salt", "2"]), WithToy)
-    assert typed == {"strategy": ["ptq"], "spice": "hot", "salt": "2"}
-    assert (WithToy(**typed).spice, WithToy(**typed).salt) == ("hot", 2.0)
+    values = options_in(parser.parse_args(["--strategy", "ptq", "--spice", "hot", "--salt", "2"]), WithToy)
+    assert values == {"strategy": ["ptq"], "spice": "hot", "salt": "2"}
+    assert (WithToy(**values).spice, WithToy(**values).salt) == ("hot", 2.0)
     assert "mild or hot: how it is spiced (mild)" in parser.format_help()
     assert "grams of salt (to taste)" in parser.format_help()
 
@@ -94,9 +94,9 @@ def test_effects() -> None:
 
 
 def test_settings_of_the_result() -> None:
-    told = Request("model", "out", Data(), WithToy(spice="hot"), {"spice"}).settings(Data())
-    assert (told["options"]["spice"], told["options"]["salt"], told["given"]) == ("hot", None, ["spice"])
-    assert json.loads(json.dumps(told)) == told
+    settings = Request("model", "out", Data(), WithToy(spice="hot"), {"spice"}).settings(Data())
+    assert (settings["options"]["spice"], settings["options"]["salt"], settings["given"]) == ("hot", None, ["spice"])
+    assert json.loads(json.dumps(settings)) == settings
 
 
 def test_parameters_of_compress(write_api: Any) -> None:
@@ -104,8 +104,8 @@ def test_parameters_of_compress(write_api: Any) -> None:
         '    spice: Literal["mild", "hot"] = "mild",\n'
         "    salt: float | None = None,\n"
     )  # fmt: skip
-    told = write_api.described({one.name: write_api.sentence(one) for one in TOYS})
-    assert told == (
+    text = write_api.described({option.name: write_api.sentence(option) for option in TOYS})
+    assert text == (
         "        spice: mild or hot: how it is spiced. For ptq. Default: mild.\n"
         "        salt: Grams of salt. Default: to taste.\n"
     )
@@ -128,13 +128,18 @@ def test_the_source_has_what_the_declarations_say(write_api: Any) -> None:
 
 def test_compress_shows_every_option_with_type_default_and_meaning() -> None:
     parameters, text = inspect.signature(tersely.compress).parameters, inspect.getdoc(tersely.compress) or ""
-    form = {name: one for name, one in options_of(DataOptions).items() if name == "header" or name.endswith("_column")}
+    form = {
+        name: option for name, option in options_of(DataOptions).items() if name == "header" or name.endswith("_column")
+    }
     known = {**options_of(TrainingOptions), **OPTIONS, **options_of(TaskOptions), **form}
     assert set(known) <= set(parameters)
-    for name, one in known.items():
+    for name, declared in known.items():
         assert f"\n    {name}: " in text
-        assert one.value(parameters[name].default) == one.default or one.read(name, one.default) == one.default
-    assert not [one for one in parameters.values() if one.kind is one.VAR_KEYWORD]
+        assert (
+            declared.value(parameters[name].default) == declared.default
+            or declared.read(name, declared.default) == declared.default
+        )
+    assert not [parameter for parameter in parameters.values() if parameter.kind is parameter.VAR_KEYWORD]
 
 
 def test_arguments_show_every_option_with_type_and_default() -> None:
@@ -142,4 +147,4 @@ def test_arguments_show_every_option_with_type_and_default() -> None:
     assert {*OPTIONS, *options_of(TaskOptions), "learning_rate", "overwrite"} <= set(parameters)
     assert parameters["calibration_rows"].default == 128
     assert get_type_hints(tersely.CompressionArguments)["round_type"] == Literal["round", "adaround"]
-    assert not [one for one in parameters.values() if one.kind is one.VAR_KEYWORD]
+    assert not [parameter for parameter in parameters.values() if parameter.kind is parameter.VAR_KEYWORD]

@@ -1,4 +1,4 @@
-"""Configuration files: the reference's two shapes and plain options, every key, every mistake with its line."""
+"""Configuration files: PaddleNLP's two shapes and plain options, every key, every mistake with its line."""
 
 from __future__ import annotations
 
@@ -101,9 +101,9 @@ def test_settings_carry_file_line_and_key(read: Any, tmp_path: Path) -> None:
 
 
 def test_one_data_set_needs_no_name_and_a_task_tells_two_apart(read: Any) -> None:
-    one = "DefaultArgs: {seed: 1}\nTokenClassification: {mine: {seed: 2}}"
-    assert words(read(one)) == {"seed": "2"}
-    two = f"{one}\nQuestionAnswering: {{mine: {{seed: 3}}}}"
+    single = "DefaultArgs: {seed: 1}\nTokenClassification: {mine: {seed: 2}}"
+    assert words(read(single)) == {"seed": "2"}
+    two = f"{single}\nQuestionAnswering: {{mine: {{seed: 3}}}}"
     assert words(read(two, "mine", "question_answering")) == {"seed": "3"}
     assert words(read("DefaultArgs: {seed: 1}")) == {"seed": "1"}
     with pytest.raises(UserError, match=r"several data sets: mine, mine\. Name its kind with task"):

@@ -27,10 +27,10 @@ def draw_levels(seed: int, count: int, levels: int) -> list[Levels]:
 @given(st.integers(0, 10_000), st.integers(1, 5), st.integers(2, 4), st.floats(0.3, 1.2))
 def test_no_combination_within_the_budget_does_less_harm(seed, count, levels, share):
     sublayers = draw_levels(seed, count, levels)
-    budget = share * sum(float(one.seconds.max()) for one in sublayers) + 0.05
+    budget = share * sum(float(sublayer.seconds.max()) for sublayer in sublayers) + 0.05
     ways = list(product(range(levels), repeat=count))
-    seconds = np.array([sum(one.seconds[i] for one, i in zip(sublayers, way, strict=True)) for way in ways])
-    harm = np.array([sum(one.harm[i] for one, i in zip(sublayers, way, strict=True)) for way in ways])
+    seconds = np.array([sum(sublayer.seconds[i] for sublayer, i in zip(sublayers, way, strict=True)) for way in ways])
+    harm = np.array([sum(sublayer.harm[i] for sublayer, i in zip(sublayers, way, strict=True)) for way in ways])
     slack = count * budget / BINS  # what rounding to bins may add
     if seconds.min() > budget:
         with pytest.raises(UserError, match="at least"):

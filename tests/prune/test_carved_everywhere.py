@@ -28,10 +28,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_timings")]
 BUILDS = ("bert", "distilbert", "mpnet", "deberta_v2", "albert", "modernbert")
 
 
-def carved_folder(source: Path, output: Path, width: str = "1/2", depth: str = "2/3") -> Path:
-    model = load_module(source)
+def carved_folder(full: Path, output: Path, width: str = "1/2", depth: str = "2/3") -> Path:
+    model = load_module(full)
     shape = shape_for(shape_of(model, find(model)), Fraction(width), Fraction(depth))
-    return save_carved(carve(model, find(model), shape), output, source=source)
+    return save_carved(carve(model, find(model), shape), output, source=full)
 
 
 @pytest.mark.parametrize("name", BUILDS)
@@ -52,8 +52,8 @@ def carved(tmp_path_factory) -> Path:
     """A bert of layers wide enough for INT8, carved to half its width."""
     place = tmp_path_factory.mktemp("everywhere")
     names = {"id2label": {0: "bad", 1: "fair", 2: "good"}, "label2id": {"bad": 0, "fair": 1, "good": 2}}
-    source = build(place / "full", hidden=128, heads=4, layers=2, std=0.1, intermediate_size=256, **names)
-    return carved_folder(source, place / "carved", depth="1")
+    full = build(place / "full", hidden=128, heads=4, layers=2, std=0.1, intermediate_size=256, **names)
+    return carved_folder(full, place / "carved", depth="1")
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def run(capsys, *words) -> dict:
 
 def test_export_and_evaluate_agree(carved, text, tmp_path, capsys):
     run(capsys, "export", "--model_name_or_path", carved, "--output_dir", tmp_path / "artifact", "--json")
-    told = run(
+    scored = run(
         capsys,
         "evaluate",
         "--model_name_or_path",
@@ -82,8 +82,8 @@ def test_export_and_evaluate_agree(carved, text, tmp_path, capsys):
         carved,
         "--json",
     )
-    assert told["same_answer"] == 1
-    assert told["mean_abs_logit_change"] < 1e-4
+    assert scored["same_answer"] == 1
+    assert scored["mean_abs_logit_change"] < 1e-4
 
 
 def test_compress_starts_from_it(carved, text, tmp_path, capsys):

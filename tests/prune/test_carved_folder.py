@@ -200,7 +200,7 @@ def test_model_of_ones_own_is_carved_saved_and_loaded(prunable, tmp_path):
     batch = {"input_ids": torch.arange(5, 15)[None]}
     with torch.no_grad():
         expected, loaded = carved(**batch), tersely.load_model(folder, model_class=Pointers)(**batch)
-    assert max(off(one, two) for one, two in zip(expected, loaded, strict=True)) <= 1e-6
+    assert max(off(output, other) for output, other in zip(expected, loaded, strict=True)) <= 1e-6
     with pytest.raises(UserError, match="'Pointers', which has no head that is offered"):
         tersely.load_model(folder)
 

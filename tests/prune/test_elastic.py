@@ -29,36 +29,36 @@ def elastic(model) -> Elastic:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_shape_gives_what_its_carved_model_gives(prunable, name):
     model = load_module(prunable(name))
-    batch, whole = batch_for(model), elastic(model)
+    batch, network = batch_for(model), elastic(model)
     for shape in WIDTHS:
         with torch.no_grad():
-            output = whole(shape, **batch, output_hidden_states=True)
-            expected = whole.carved(shape)(**batch, output_hidden_states=True)
+            output = network(shape, **batch, output_hidden_states=True)
+            expected = network.carved(shape)(**batch, output_hidden_states=True)
         assert off(output.logits, expected.logits) <= 1e-5
-        assert len(output.hidden_states) == len(expected.hidden_states) == len(whole.shapes[shape].layers) + 1
+        assert len(output.hidden_states) == len(expected.hidden_states) == len(network.shapes[shape].layers) + 1
         for got, wanted in zip(output.hidden_states, expected.hidden_states, strict=True):
             assert off(got, wanted) <= 1e-5
-    assert off(logits(whole, batch), logits(model, batch)) <= 1e-6
+    assert off(logits(network, batch), logits(model, batch)) <= 1e-6
 
 
 @pytest.mark.parametrize("head", HEADS[1:])
 def test_other_heads_give_what_their_carved_models_give(prunable, head):
     model = load_module(prunable("electra", head))
-    batch, whole = batch_for(model), elastic(model)
+    batch, network = batch_for(model), elastic(model)
     for shape in WIDTHS:
         with torch.no_grad():
-            output, expected = whole(shape, **batch).to_tuple(), whole.carved(shape)(**batch).to_tuple()
-        assert max(off(one, two) for one, two in zip(output, expected, strict=True)) <= 1e-5
+            output, expected = network(shape, **batch).to_tuple(), network.carved(shape)(**batch).to_tuple()
+        assert max(off(actual, wanted) for actual, wanted in zip(output, expected, strict=True)) <= 1e-5
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_states_are_the_hidden_states(prunable, name):
     model = load_module(prunable(name))
-    batch, whole = batch_for(model), elastic(model)
+    batch, network = batch_for(model), elastic(model)
     for shape in ("full", "half", "short"):
         with torch.no_grad():
-            output, states = whole(shape, states=True, **batch)
-            expected = whole(shape, **batch, output_hidden_states=True)
+            output, states = network(shape, states=True, **batch)
+            expected = network(shape, **batch, output_hidden_states=True)
         assert torch.equal(output.logits, expected.logits)
         assert len(states) == len(expected.hidden_states)
         last = -1 if name == "modernbert" else None  # transformers gives its last one behind the final norm
@@ -68,35 +68,35 @@ def test_states_are_the_hidden_states(prunable, name):
 
 def test_all_tensors_are_the_full_models(prunable):
     model = load_module(prunable())
-    whole = elastic(model)
-    assert {id(p) for p in whole.parameters()} == {id(p) for p in model.parameters()}
-    assert set(whole.state_dict()) == {f"model.{name}" for name in model.state_dict()}
-    assert list(whole.children()) == [model]
-    assert whole.config is model.config
+    network = elastic(model)
+    assert {id(p) for p in network.parameters()} == {id(p) for p in model.parameters()}
+    assert set(network.state_dict()) == {f"model.{name}" for name in model.state_dict()}
+    assert list(network.children()) == [model]
+    assert network.config is model.config
 
 
 def test_a_step_on_the_weights_is_seen_by_every_shape(prunable):
     model = load_module(prunable())
-    whole, batch = elastic(model), batch_for(model)
-    before = logits(whole, batch, shape="half")
+    network, batch = elastic(model), batch_for(model)
+    before = logits(network, batch, shape="half")
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.01 * torch.randn_like(parameter))
-    after = logits(whole, batch, shape="half")
+    after = logits(network, batch, shape="half")
     assert off(before, after) > 1e-3
-    assert off(after, logits(whole.carved("half"), batch)) <= 1e-5
+    assert off(after, logits(network.carved("half"), batch)) <= 1e-5
 
 
 def test_gradients_of_several_shapes_add_up_in_the_full_parameters(prunable):
     model = load_module(prunable()).double()
-    whole, batch = elastic(model), batch_for(model)
+    network, batch = elastic(model), batch_for(model)
     apart = {}
     for shape in ("full", "half", "short"):
-        whole.zero_grad()
-        whole(shape, **batch).logits.pow(2).sum().backward()
+        network.zero_grad()
+        network(shape, **batch).logits.pow(2).sum().backward()
         apart[shape] = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
-    whole.zero_grad()
-    sum(whole(shape, **batch).logits.pow(2).sum() for shape in apart).backward()
+    network.zero_grad()
+    sum(network(shape, **batch).logits.pow(2).sum() for shape in apart).backward()
     for name, parameter in model.named_parameters():
         expected = sum(gradients[name] for gradients in apart.values() if name in gradients)
         torch.testing.assert_close(parameter.grad, expected)
@@ -108,31 +108,31 @@ def test_gradients_of_several_shapes_add_up_in_the_full_parameters(prunable):
 
 def test_training_mode_reaches_every_shape(prunable):
     model = load_module(prunable())
-    whole, batch = elastic(model), batch_for(model)
-    for switch in (whole, model):  # whichever of the two is told
+    network, batch = elastic(model), batch_for(model)
+    for switch in (network, model):  # whichever of the two is switched
         switch.train()
-        assert off(logits(whole, batch, shape="half"), logits(whole, batch, shape="half")) > 1e-4
+        assert off(logits(network, batch, shape="half"), logits(network, batch, shape="half")) > 1e-4
         switch.eval()
-        assert off(logits(whole, batch, shape="half"), logits(whole, batch, shape="half")) <= 1e-6
+        assert off(logits(network, batch, shape="half"), logits(network, batch, shape="half")) <= 1e-6
 
 
 @pytest.mark.parametrize("name", ["bert", "modernbert"])
 def test_mixed_precision_runs_and_learns(prunable, name):
     model = load_module(prunable(name)).train()
-    whole, batch = elastic(model), batch_for(model)
+    network, batch = elastic(model), batch_for(model)
     with torch.autocast("cpu", torch.bfloat16):
-        loss = whole("half", **batch, labels=torch.tensor([0, 1, 2])).loss
+        loss = network("half", **batch, labels=torch.tensor([0, 1, 2])).loss
     loss.backward()
     assert {p.grad.dtype for p in model.parameters() if p.grad is not None} == {torch.float32}
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        whole.eval()
-        output, expected = whole("half", **batch).logits, whole.carved("half")(**batch).logits
+        network.eval()
+        output, expected = network("half", **batch).logits, network.carved("half")(**batch).logits
     assert torch.equal(output, expected)
 
 
 def test_runs_under_a_trainer(prunable, tmp_path):
     model = load_module(prunable())
-    whole = elastic(model)
+    network = elastic(model)
     rows = [
         {name: value[0] for name, value in batch_for(model, (8,), seed=i).items()} | {"labels": i % 3} for i in range(6)
     ]
@@ -146,7 +146,7 @@ def test_runs_under_a_trainer(prunable, tmp_path):
         tmp_path, max_steps=2, per_device_train_batch_size=3, remove_unused_columns=False, report_to=[], use_cpu=True,
         gradient_accumulation_steps=2, disable_tqdm=True, save_strategy="no", learning_rate=1e-2, bf16=True,
     )  # fmt: skip
-    Widths(model=whole, args=arguments, train_dataset=rows).train()
+    Widths(model=network, args=arguments, train_dataset=rows).train()
     moved = {name for name, parameter in model.named_parameters() if not torch.equal(parameter, before[name])}
     assert "bert.encoder.layer.1.attention.self.query.weight" in moved
     # accelerate leaves its bf16 wrapper on the module that was trained; the full model has none.
@@ -164,23 +164,23 @@ def test_model_that_a_trainer_left_in_mixed_precision_is_carved_without_it(pruna
     wrapped, batch = model.eval().forward, batch_for(model)
     plain = load_module(prunable())
     plain.load_state_dict(model.state_dict())
-    whole, expected = elastic(model), elastic(plain)
-    for got in (logits(whole, batch, shape="half"), logits(whole.carved("half"), batch)):
+    network, expected = elastic(model), elastic(plain)
+    for got in (logits(network, batch, shape="half"), logits(network.carved("half"), batch)):
         assert off(got, logits(expected, batch, shape="half")) <= 1e-5
-    assert off(logits(whole.carved("full"), batch), logits(plain, batch)) <= 1e-5
+    assert off(logits(network.carved("full"), batch), logits(plain, batch)) <= 1e-5
     assert model.forward == wrapped
 
 
 def test_runs_under_ddp(prunable, tmp_path):
     model = load_module(prunable())
-    whole, batch = elastic(model), batch_for(model)
-    whole("short", **batch).logits.pow(2).sum().backward()
+    network, batch = elastic(model), batch_for(model)
+    network("short", **batch).logits.pow(2).sum().backward()
     expected = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     assert expected
-    whole.zero_grad()
+    network.zero_grad()
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
     try:
-        wrapped = torch.nn.parallel.DistributedDataParallel(whole, find_unused_parameters=True)
+        wrapped = torch.nn.parallel.DistributedDataParallel(network, find_unused_parameters=True)
         wrapped("short", **batch).logits.pow(2).sum().backward()
         for name, parameter in model.named_parameters():
             if name in expected:
@@ -208,4 +208,6 @@ def test_looking_at_a_model_warns_of_nothing(prunable, recwarn):
     model = load_module(prunable())
     recwarn.clear()
     elastic(model)("half", **batch_for(model))
-    assert not [str(one.message) for one in recwarn if issubclass(one.category, (FutureWarning, DeprecationWarning))]
+    assert not [
+        str(warning.message) for warning in recwarn if issubclass(warning.category, (FutureWarning, DeprecationWarning))
+    ]

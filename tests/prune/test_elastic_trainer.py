@@ -11,7 +11,7 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
-from learnable import LENGTH, asked, conll, rows, single, squad, tagged, tiny
+from learnable import LENGTH, conll, question, rows, single, squad, tagged, tiny
 from models import EVERY_FAMILY, HEADS
 from tersely import data, engines
 from tersely.measure.score import answer
@@ -89,20 +89,20 @@ def answers(folder: Any, model: Any, examples: list[Any]) -> np.ndarray:
     return np.stack(answer(predictor, examples).logits)
 
 
-def change(one: np.ndarray, other: np.ndarray) -> float:
-    return float(np.abs((one - other) - (one - other).mean(1, keepdims=True)).mean())
+def change(left: np.ndarray, right: np.ndarray) -> float:
+    return float(np.abs((left - right) - (left - right).mean(1, keepdims=True)).mean())
 
 
 def test_accumulated_parts_are_one_larger_batch(model, tmp_path):
     settings = replace(TWO, label_loss=0.5)
     plain = {"max_steps": 4, "learning_rate": 0.05, "optim": "sgd", "dropout": False, "save_strategy": "no"}
-    whole = run(model, tmp_path / "whole", settings, **plain, per_device_train_batch_size=8)
+    at_once = run(model, tmp_path / "whole", settings, **plain, per_device_train_batch_size=8)
     parts = run(
         model, tmp_path / "parts", settings, **plain, per_device_train_batch_size=2, gradient_accumulation_steps=4
     )
     before = weights(load_module(model.path))
-    moved = (weights(whole.elastic.model) - before).abs().max()
-    assert (weights(whole.elastic.model) - weights(parts.elastic.model)).abs().max() < 1e-3 * moved
+    moved = (weights(at_once.elastic.model) - before).abs().max()
+    assert (weights(at_once.elastic.model) - weights(parts.elastic.model)).abs().max() < 1e-3 * moved
 
 
 def test_callbacks_schedule_and_clipping_are_the_trainers(model, tmp_path):
@@ -179,7 +179,7 @@ def test_every_family_trains_in_width_and_depth(prunable, tmp_path, family):
     assert set(trainer.keep.best) == shapes
 
 
-@pytest.mark.parametrize(("head", "make"), [(HEADS[1], tagged("IOB2")), (HEADS[2], asked)])
+@pytest.mark.parametrize(("head", "make"), [(HEADS[1], tagged("IOB2")), (HEADS[2], question)])
 def test_other_tasks_train(tmp_path, head, make):
     names = ("O", "B-LOC", "B-PER", "I-PER")
     named = {"id2label": dict(enumerate(names)), "label2id": {n: i for i, n in enumerate(names)}, "labels": 4}
@@ -200,8 +200,8 @@ def test_a_criterion_of_the_users_decides_importance_and_the_label_loss(model, t
     """One that is the task's own changes nothing; one that asks for another answer teaches that."""
     ours = torch.nn.CrossEntropyLoss()
     task_order, own_order = (
-        prune_only(model, examples(model, "train"), replace(TWO, criterion=one))["width_mult_0.5"].state_dict()
-        for one in (None, ours)
+        prune_only(model, examples(model, "train"), replace(TWO, criterion=criterion))["width_mult_0.5"].state_dict()
+        for criterion in (None, ours)
     )
     assert all(torch.equal(task_order[name], own_order[name]) for name in task_order)
 
@@ -211,7 +211,7 @@ def test_a_criterion_of_the_users_decides_importance_and_the_label_loss(model, t
     settings = PruneSettings("1/2", distill_hidden=0, distill_logits=0, label_loss=1, criterion=first_label)
     trainer = run(model, tmp_path, settings, max_steps=30, learning_rate=1e-3)
     predictor = Predictor(model.task, model.encoder, engines.load("torch", trainer.elastic.carved("width_mult_0.5")))
-    assert {one.label for one in answer(predictor, examples(model, "dev")).by_row} == {model.task.labels[0]}
+    assert {answered.label for answered in answer(predictor, examples(model, "dev")).by_row} == {model.task.labels[0]}
 
 
 @pytest.mark.parametrize("distils", [True, False])

@@ -68,13 +68,13 @@ def test_importance_is_what_finite_differences_give(prunable, name):
 @pytest.mark.parametrize("name", ["bert", "albert", "modernbert", "deberta_v2"])
 def test_batches_and_padding_do_not_matter(prunable, name):
     model = load_module(prunable(name)).double()
-    one_by_one = importance(model, rows(model), labelled)
+    in_turn = importance(model, rows(model), labelled)
     batch = batch_for(model, LENGTHS, width=16) | {"labels": torch.arange(5) % 3}
     parts = [{key: value[i:j] for key, value in batch.items()} for i, j in ((0, 2), (2, 5))]
     for batches in ([batch], parts):
         together = importance(model, iter(batches), labelled)
-        assert together.samples == one_by_one.samples == 5
-        for first, second in zip(together.heads + together.neurons, one_by_one.heads + one_by_one.neurons, strict=True):
+        assert together.samples == in_turn.samples == 5
+        for first, second in zip(together.heads + together.neurons, in_turn.heads + in_turn.neurons, strict=True):
             np.testing.assert_allclose(first, second, rtol=1e-4 if name == "modernbert" else 1e-8, atol=1e-9)
 
 

@@ -39,12 +39,12 @@ def test_a_graph_that_was_timed_is_remembered_by_its_sizes():
 
 
 def test_a_table_comes_back_from_json_and_from_a_result(tmp_path):
-    one = table().with_graph(FULL, 1.5)
+    fp32 = table().with_graph(FULL, 1.5)
     int8 = table(about={"precision": "ptq"}, full=20.0)
     alone, result = tmp_path / "table.json", tmp_path / "result.json"
-    alone.write_text(json.dumps(one.to_json()))
-    result.write_text(json.dumps({"latency_tables": [one.to_json(), int8.to_json()]}))
-    assert read_table(alone, "fp32") == one == read_table(result, "fp32")
+    alone.write_text(json.dumps(fp32.to_json()))
+    result.write_text(json.dumps({"latency_tables": [fp32.to_json(), int8.to_json()]}))
+    assert read_table(alone, "fp32") == fp32 == read_table(result, "fp32")
     assert read_table(result, "ptq") == int8
 
 

@@ -53,28 +53,29 @@ def table_for(full: Shape, per_head=1.0, per_neuron=0.1, rest=2.0) -> LatencyTab
 
 
 @pytest.mark.parametrize(
-    "family", [pytest.param(one, marks=pytest.mark.long) if one in REPEATED else one for one in EVERY_FAMILY]
+    "family",
+    [pytest.param(family, marks=pytest.mark.long) if family in REPEATED else family for family in EVERY_FAMILY],
 )
 def test_the_model_fits_the_budget_and_says_how_far_its_outputs_moved(family, tmp_path):
     pruner = pruner_of(tmp_path, family)
     full = pruner.places.full
     table = table_for(full)
-    one = pruner.prune(table, table.full / 1.5)
-    assert table.seconds(one.shape, full) <= table.full / 1.5 * 1.001
+    pruned = pruner.prune(table, table.full / 1.5)
+    assert table.seconds(pruned.shape, full) <= table.full / 1.5 * 1.001
     step = neuron_step(max(full.ffn))
-    assert all(neurons % step == 0 or neurons == most for neurons, most in zip(one.shape.ffn, full.ffn, strict=True))
+    assert all(neurons % step == 0 or neurons == most for neurons, most in zip(pruned.shape.ffn, full.ffn, strict=True))
     if pruner.family.layers_share_weights:
-        assert len(set(one.shape.heads)) == len(set(one.shape.ffn)) == 1
+        assert len(set(pruned.shape.heads)) == len(set(pruned.shape.ffn)) == 1
     if pruner.family.heads_are_shared:
-        assert len(set(one.shape.heads)) == 1
+        assert len(set(pruned.shape.heads)) == 1
     moved, count = 0.0, 0
     for inputs in pruner.sample.held_out:
         with torch.no_grad():
-            before, after = (as_tuple(m(**inputs), output_names(m)) for m in (pruner.model, one.model))
+            before, after = (as_tuple(m(**inputs), output_names(m)) for m in (pruner.model, pruned.model))
         for old, new in zip(before, after, strict=True):
             moved += float((new - old).abs().sum())
             count += new.numel()
-    assert one.change == pytest.approx(moved / count, rel=1e-4)
+    assert pruned.change == pytest.approx(moved / count, rel=1e-4)
 
 
 def test_positions_of_tokens_alone_count_where_each_has_an_answer(tmp_path):
@@ -83,14 +84,14 @@ def test_positions_of_tokens_alone_count_where_each_has_an_answer(tmp_path):
 
     examples = folder.task.read(rows_of([{"words": list(row)} for row in rows(40)]), columns(), labelled=False)
     pruner = OneShotPruner(folder, examples, seed=0)
-    one = pruner.prune(table_for(pruner.places.full), table_for(pruner.places.full).full / 1.4)
+    pruned = pruner.prune(table_for(pruner.places.full), table_for(pruner.places.full).full / 1.4)
     moved, count = 0.0, 0
     for inputs in pruner.sample.held_out:
         mask = real_positions(inputs)
         with torch.no_grad():
-            change = (one.model(**inputs).logits - pruner.model(**inputs).logits)[mask].abs()
+            change = (pruned.model(**inputs).logits - pruner.model(**inputs).logits)[mask].abs()
         moved, count = moved + float(change.sum()), count + change.numel()
-    assert one.change == pytest.approx(moved / count, rel=1e-4)
+    assert pruned.change == pytest.approx(moved / count, rel=1e-4)
 
 
 def test_of_both_ways_to_score_the_one_that_moves_outputs_less_is_taken(tmp_path):
@@ -126,6 +127,6 @@ def test_a_time_that_is_reached_by_no_shape_is_refused(tmp_path):
 
 def test_where_nothing_must_go_nothing_goes(tmp_path):
     pruner = pruner_of(tmp_path)
-    one = pruner.prune(table_for(pruner.places.full), 1e6)
-    assert one.shape == pruner.places.full
-    assert one.change < 1e-5
+    pruned = pruner.prune(table_for(pruner.places.full), 1e6)
+    assert pruned.shape == pruner.places.full
+    assert pruned.change < 1e-5

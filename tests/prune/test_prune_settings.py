@@ -17,7 +17,7 @@ FULL = Shape((12,) * 4, (1536,) * 4, (0, 1, 2, 3))
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("shares", "expected"),
     [
         ("3/4", ["3/4"]),
         ("0.75 2/3", ["3/4", "2/3"]),
@@ -27,28 +27,28 @@ FULL = Shape((12,) * 4, (1536,) * 4, (0, 1, 2, 3))
         (2 / 3, ["0.6666666666666666"]),
     ],
 )
-def test_fractions_decimals_and_floats_are_read_exactly(given, expected):
-    assert parse_shares(given, "width_mult_list") == tuple(Fraction(share) for share in expected)
+def test_fractions_decimals_and_floats_are_read_exactly(shares, expected):
+    assert parse_shares(shares, "width_mult_list") == tuple(Fraction(share) for share in expected)
 
 
 @pytest.mark.parametrize(
-    "given", ["5/4", "0", "-1/2", "1/0", "nan", "inf", "3 / 4", "__import__('os')", "x", [True], [None]]
+    "shares", ["5/4", "0", "-1/2", "1/0", "nan", "inf", "3 / 4", "__import__('os')", "x", [True], [None]]
 )
-def test_what_is_no_share_is_refused_with_the_word_itself(given):
+def test_what_is_no_share_is_refused_with_the_word_itself(shares):
     with pytest.raises(UserError, match=r"The 'width_mult_list' option must hold fractions in \(0, 1\]\. Got '"):
-        PruneSettings(width_mult_list=given)
+        PruneSettings(width_mult_list=shares)
 
 
-@pytest.mark.parametrize("given", ["3/4 0.75", [0.5, "1/2"]])
-def test_a_share_given_twice_is_refused(given):
+@pytest.mark.parametrize("shares", ["3/4 0.75", [0.5, "1/2"]])
+def test_a_share_given_twice_is_refused(shares):
     with pytest.raises(UserError, match="twice"):
-        PruneSettings(depth_mult_list=given)
+        PruneSettings(depth_mult_list=shares)
 
 
-@pytest.mark.parametrize("given", ["", [], " "])
-def test_no_share_is_refused(given):
+@pytest.mark.parametrize("shares", ["", [], " "])
+def test_no_share_is_refused(shares):
     with pytest.raises(UserError, match="holds nothing"):
-        PruneSettings(width_mult_list=given)
+        PruneSettings(width_mult_list=shares)
 
 
 @pytest.mark.parametrize(
@@ -134,5 +134,5 @@ def test_settings_are_told_apart_in_json():
         {"criterion": CrossEntropyLoss()},
         {"reorder": False},
     ]
-    told = {str(PruneSettings(**change).as_json()) for change in ({}, *changed)}
-    assert len(told) == 1 + len(changed)
+    shown = {str(PruneSettings(**change).as_json()) for change in ({}, *changed)}
+    assert len(shown) == 1 + len(changed)

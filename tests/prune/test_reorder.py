@@ -49,7 +49,7 @@ def test_the_most_important_come_first_and_equal_ones_stay_in_order(prunable):
     heads, neurons = np.array([0.0, 3, 1, 3, 5, 1]), np.arange(96) // 2 * 1.0
     turned = reorder(model, Importance((heads,) * 3, (neurons,) * 3, 1))
     name = "bert.encoder.layer.1."
-    before, after = (dict(one.named_parameters()) for one in (model, turned))
+    before, after = (dict(module.named_parameters()) for module in (model, turned))
     query = before[f"{name}attention.self.query.weight"].view(6, 8, 48)[[4, 1, 3, 2, 5, 0]]
     assert torch.equal(after[f"{name}attention.self.query.weight"], query.reshape(48, 48))
     columns = torch.arange(96).view(48, 2).flip(0).flatten()
@@ -70,7 +70,7 @@ def test_layers_that_share_heads_take_the_order_of_the_sum(prunable):
     model = load_module(prunable("mpnet"))
     heads = tuple(np.array(scores, float) for scores in ([9, 0, 0, 0, 0, 0], [0, 5, 0, 0, 0, 0], [0, 5, 0, 0, 0, 0]))
     turned = reorder(model, Importance(heads, drawn(model).neurons, 1))
-    table, new = (one.mpnet.encoder.relative_attention_bias.weight for one in (model, turned))
+    table, new = (module.mpnet.encoder.relative_attention_bias.weight for module in (model, turned))
     assert torch.equal(new, table[:, [1, 0, 2, 3, 4, 5]])
 
 

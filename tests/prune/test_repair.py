@@ -48,8 +48,8 @@ def distance(full, other, sample: Sample) -> float:
         with torch.no_grad():
             a, b = full(**inputs), other(**inputs)
         mask = real_positions(inputs)
-        for one, another in zip(a.to_tuple(), b.to_tuple(), strict=True):
-            change = (one - another).square()
+        for output, another in zip(a.to_tuple(), b.to_tuple(), strict=True):
+            change = (output - another).square()
             total.append(change[mask].flatten() if change.shape[:2] == mask.shape else change.flatten())
     return float(torch.cat(total).mean())
 
@@ -74,7 +74,7 @@ def test_streamed_sums_solve_the_ridge_regression_that_numpy_solves(bias):
 def test_a_model_that_lost_nothing_stays_as_it_is(tmp_path):
     _, model, family, sample = opened(tmp_path)
     same = carve(model, family, shape_of(model, family)).eval()
-    assert all(one.damping is None or one.left > 0.5 for one in repair(model, same, family, sample))
+    assert all(repaired.damping is None or repaired.left > 0.5 for repaired in repair(model, same, family, sample))
     assert distance(model, same, sample) < 1e-8
 
 
@@ -92,7 +92,7 @@ def test_a_layer_entered_from_the_outside_gives_what_it_gives_within(tmp_path):
 def test_padding_and_batches_do_not_matter(tmp_path):
     _, model, family, sample = opened(tmp_path)
     wider = Sample(
-        tuple({n: torch.nn.functional.pad(t, (0, 5)) for n, t in one.items()} for one in sample.fitting),
+        tuple({n: torch.nn.functional.pad(t, (0, 5)) for n, t in batch.items()} for batch in sample.fitting),
         sample.held_out,
         sample.rows,
     )
@@ -119,7 +119,7 @@ def test_repair_finds_the_weights_that_were_spoilt(family, tmp_path):
             weight += 0.3 * weight.std() * torch.randn(weight.shape, generator=generator)
     away = distance(model, spoilt, sample)
     repaired = repair(model, spoilt, description, sample)
-    assert {one.name for one in repaired} == {*places.outputs(HEADS), *places.outputs(NEURONS)}
+    assert {layer.name for layer in repaired} == {*places.outputs(HEADS), *places.outputs(NEURONS)}
     # ALBERT's one layer is fitted once to inputs that its own errors have changed: better, not whole.
     assert distance(model, spoilt, sample) < (0.5 if family == "albert" else 0.05) * away
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())

@@ -28,7 +28,7 @@ from tersely.training.arguments import DEFAULTS
 from widths import TRAINING, examples, flipped, learnt, weights_in
 
 
-class Told:
+class Recorded:
     """Progress that remembers."""
 
     def __init__(self) -> None:
@@ -52,13 +52,13 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def done(model, tmp_path_factory):
-    """One run for the tests that look at it: its folder before, what it gave, what it told."""
-    work, told = tmp_path_factory.mktemp("run") / "work", Told()
+    """One run for the tests that look at it: its folder before, what it gave, the progress that it recorded."""
+    work, recorded = tmp_path_factory.mktemp("run") / "work", Recorded()
     before, state = digest(model.path), torch.get_rng_state()
     settings = PruneSettings(width_mult_list="1/2 0.49 1/4")
-    made = train_widths(of(model, work, TRAINING), settings, progress=told)
+    made = train_widths(of(model, work, TRAINING), settings, progress=recorded)
     assert torch.equal(torch.get_rng_state(), state)
-    return {"work": work, "settings": settings, "made": made, "told": told, "before": before}
+    return {"work": work, "settings": settings, "made": made, "progress": recorded, "before": before}
 
 
 def of(model: Any, work: Path, training: dict[str, Any] | None = None) -> TrainingRun:
@@ -71,19 +71,21 @@ def digest(folder: Path) -> dict[str, str]:
 
 def test_each_width_is_a_smaller_model_that_scores_what_is_said(model, done):
     made = done["made"]
-    assert [one.name for one in made] == ["width_mult_0.5", "width_mult_0.25"]
-    assert [one.width for one in made] == [Fraction(1, 2), Fraction(1, 4)]
-    sizes = [(folder / "model.safetensors").stat().st_size for folder in (model.path, *(one.folder for one in made))]
+    assert [width.name for width in made] == ["width_mult_0.5", "width_mult_0.25"]
+    assert [width.width for width in made] == [Fraction(1, 2), Fraction(1, 4)]
+    sizes = [
+        (folder / "model.safetensors").stat().st_size for folder in (model.path, *(width.folder for width in made))
+    ]
     assert sizes[0] > sizes[1] > sizes[2]
-    for one in made:
-        opened = open_folder(one.folder)
+    for width in made:
+        opened = open_folder(width.folder)
         scored = score(
-            Predictor(opened.task, opened.encoder, engines.load("torch", load_module(one.folder))),
+            Predictor(opened.task, opened.encoder, engines.load("torch", load_module(width.folder))),
             examples(model, "dev"),
         )
-        assert scored.metrics == one.score.metrics
-        assert (scored.interval, scored.rows) == (one.score.interval, one.score.rows)
-        assert load_module(one.folder).config.tersely_shape["heads"] == list(one.shape.heads)
+        assert scored.metrics == width.score.metrics
+        assert (scored.interval, scored.rows) == (width.score.interval, width.score.rows)
+        assert load_module(width.folder).config.tersely_shape["heads"] == list(width.shape.heads)
 
 
 def test_widths_of_one_step_are_slices_of_one_network(done):
@@ -100,18 +102,18 @@ def test_the_models_folder_is_unchanged(model, done):
 
 
 def test_progress_tells_steps_widths_loss_and_scores(done):
-    told = done["told"]
-    assert told.titles == ["dry run: 2", "importance: 110", "train width_mult_0.5, width_mult_0.25: 14"]
-    assert told.lines == ["width_mult_0.49 has the shape of width_mult_0.5: made once."]
-    assert "loss" in told.notes[-1]
-    assert "width_mult_0.25 " in told.notes[-1]
+    recorded = done["progress"]
+    assert recorded.titles == ["dry run: 2", "importance: 110", "train width_mult_0.5, width_mult_0.25: 14"]
+    assert recorded.lines == ["width_mult_0.49 has the shape of width_mult_0.5: made once."]
+    assert "loss" in recorded.notes[-1]
+    assert "width_mult_0.25 " in recorded.notes[-1]
 
 
 def test_a_finished_training_is_given_back_at_once(model, done):
-    told = Told()
-    again = train_widths(of(model, done["work"], TRAINING), done["settings"], progress=told)
+    recorded = Recorded()
+    again = train_widths(of(model, done["work"], TRAINING), done["settings"], progress=recorded)
     assert again == done["made"]
-    assert told.titles == []
+    assert recorded.titles == []
     left = sorted(path.name for path in done["work"].iterdir())
     assert left == ["result.json", "run.txt", f"step-{again[0].step}"]
 
@@ -139,18 +141,18 @@ def test_a_short_run_that_scores_zero_gives_its_last_step(model, tmp_path):
 def test_a_disk_that_fills_up_while_a_best_is_written_loses_no_training(model, tmp_path, monkeypatch):
     call = of(model, tmp_path / "work", TRAINING), PruneSettings("1/2")
 
-    def copy_until_full(source: Path, place: Path) -> None:
+    def copy_until_full(file: Path, place: Path) -> None:
         if "step-12" in str(place):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        place.write_bytes(source.read_bytes())
+        place.write_bytes(file.read_bytes())
 
     with monkeypatch.context() as full:
         full.setattr(shutil, "copyfile", copy_until_full)  # the tokenizer goes along with every best
         with pytest.raises(Failure, match="No space left on device"):
             train_widths(*call)
-    told = Told()
-    (only,) = train_widths(*call, progress=told)
-    assert told.lines == ["An earlier run was interrupted; going on from checkpoint 6."]
+    recorded = Recorded()
+    (only,) = train_widths(*call, progress=recorded)
+    assert recorded.lines == ["An earlier run was interrupted; going on from checkpoint 6."]
     assert only.step == 14
 
 
@@ -189,11 +191,11 @@ def test_what_cannot_be_is_refused_before_any_work(model, tmp_path, case):
     changes, message = REFUSALS[case]
     own = {name: changes[name] for name in ("settings", "input_dtype") if name in changes}
     run = replace(of(model, tmp_path / "work"), **{name: changes[name] for name in changes.keys() - own.keys()})
-    told = Told()
+    recorded = Recorded()
     with pytest.raises(UserError) as caught:
-        train_widths(run, **{"settings": PruneSettings(), **own}, progress=told)
+        train_widths(run, **{"settings": PruneSettings(), **own}, progress=recorded)
     assert message in str(caught.value)
-    assert told.titles == []
+    assert recorded.titles == []
     assert not (tmp_path / "work").exists()
 
 

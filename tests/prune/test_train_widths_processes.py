@@ -36,30 +36,30 @@ def start(*words: str | Path, batch: int = 8) -> str:
 
 
 def made(work: Path, rank: int = 0) -> list[tuple[str, str, int, float]]:
-    return [tuple(one) for one in json.loads((work.parent / f"made-{rank}.json").read_text(encoding="utf-8"))]
+    return [tuple(line) for line in json.loads((work.parent / f"made-{rank}.json").read_text(encoding="utf-8"))]
 
 
-def assert_equal_results(one: Path, other: Path) -> None:
-    assert made(one) == made(other)
-    for _, folder, _, _ in made(one):
-        ours, theirs = weights_in(one / folder), weights_in(other / folder)
+def assert_equal_results(left: Path, right: Path) -> None:
+    assert made(left) == made(right)
+    for _, folder, _, _ in made(left):
+        ours, theirs = weights_in(left / folder), weights_in(right / folder)
         assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
 
 
 @pytest.mark.slow
 @pytest.mark.long  # as from the command line, which `make test` runs
 def test_killed_training_goes_on_to_the_same_weights(parent, tmp_path):
-    whole, killed = tmp_path / "a" / "work", tmp_path / "b" / "work"
-    for work in (whole, killed):
+    undisturbed, killed = tmp_path / "a" / "work", tmp_path / "b" / "work"
+    for work in (undisturbed, killed):
         work.parent.mkdir()
-    start(SCRIPT, parent, whole)
+    start(SCRIPT, parent, undisturbed)
     # A checkpoint that has just begun, and two that are whole: their last file is there.
     files = ("checkpoint-3", "checkpoint-6/trainer_state.json", "checkpoint-9/trainer_state.json")
     runs = [json.loads(line) for line in start(SCRIPT, parent, killed, *files).splitlines()]
     assert [code for code, _ in runs] == [-9, -9, -9, 0]
     assert "checkpoint-9" in runs[2][1]
-    assert_equal_results(whole, killed)
-    assert sorted(path.name for path in killed.iterdir()) == sorted(path.name for path in whole.iterdir())
+    assert_equal_results(undisturbed, killed)
+    assert sorted(path.name for path in killed.iterdir()) == sorted(path.name for path in undisturbed.iterdir())
 
 
 @pytest.mark.slow

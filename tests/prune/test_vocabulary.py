@@ -47,15 +47,15 @@ def rows(folder: Path, texts: Any, length: int) -> list[tuple[list[str], Any]]:
     opened = open_folder(folder)
     task = dataclasses.replace(opened.task, max_seq_length=length)
     engine, core = TorchEngine(load_module(folder), threads=1), AutoTokenizer.from_pretrained(folder)
-    given = []
+    outputs = []
     for feature in task.features(task.examples(texts), opened.encoder):
         # Some padding, so that its number matters.
         ids = np.append(feature.input_ids, [opened.encoder.pad_id] * 2)[None]
         mask = np.append(np.ones(len(feature), np.int64), [0, 0])[None]
         types = np.append(feature.token_type_ids, [0, 0])[None]
         batch = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
-        given.append((core.convert_ids_to_tokens(feature.input_ids.tolist()), engine.run(batch)))
-    return given
+        outputs.append((core.convert_ids_to_tokens(feature.input_ids.tolist()), engine.run(batch)))
+    return outputs
 
 
 def assert_same(before: Path, after: Path, texts: Any, length: int = LENGTH) -> None:
@@ -63,8 +63,8 @@ def assert_same(before: Path, after: Path, texts: Any, length: int = LENGTH) -> 
         rows(before, texts, length), rows(after, texts, length), strict=True
     ):
         assert tokens == others
-        for one, other in zip(logits, changed, strict=True):
-            np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
+        for expected, other in zip(logits, changed, strict=True):
+            np.testing.assert_allclose(expected, other, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -127,9 +127,9 @@ def test_special_tokens_in_the_midst_are_renumbered(tmp_path):
     folder = build(tmp_path / "model", "bert", layers=1, pad_token_id=3, vocab_size=230)
     content = json.loads((folder / "tokenizer.json").read_text())
     vocabulary = content["model"]["vocab"]
-    order = [*sorted(vocabulary, key=lambda piece: (piece in ("[PAD]", "[CLS]", "[UNK]"), vocabulary[piece])), "[NEW]"]
-    numbers = {piece: number for number, piece in enumerate(order)}
-    content["model"]["vocab"] = {piece: number for piece, number in numbers.items() if piece != "[NEW]"}
+    order = [*sorted(vocabulary, key=lambda token: (token in ("[PAD]", "[CLS]", "[UNK]"), vocabulary[token])), "[NEW]"]
+    numbers = {token: number for number, token in enumerate(order)}
+    content["model"]["vocab"] = {token: number for token, number in numbers.items() if token != "[NEW]"}
     content["added_tokens"].append({**content["added_tokens"][0], "content": "[NEW]"})
     content["added_tokens"] = sorted(
         ({**token, "id": numbers[token["content"]]} for token in content["added_tokens"]), key=lambda token: token["id"]
@@ -142,7 +142,7 @@ def test_special_tokens_in_the_midst_are_renumbered(tmp_path):
         "pad_id": numbers["[PAD]"], "pad_type_id": 0, "pad_token": "[PAD]",
     }  # fmt: skip
     (folder / "tokenizer.json").write_text(json.dumps(content))
-    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in order[:-1]))
+    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in order[:-1]))
     (folder / "added_tokens.json").write_text(json.dumps({"[NEW]": numbers["[NEW]"]}))
     change(folder / "config.json", pad_token_id=numbers["[PAD]"], eos_token_id=[numbers["[SEP]"], 9999])
     named = {str(t["id"]): {key: value for key, value in t.items() if key != "id"} for t in content["added_tokens"]}
@@ -167,8 +167,8 @@ def test_special_tokens_in_the_midst_are_renumbered(tmp_path):
     assert generation == {"pad_token_id": core.pad_token_id, "top_k": 3}
     assert (result.folder / "README.md").read_text() == "# Mine\n"
     lines = (result.folder / "vocab.txt").read_text().splitlines()
-    assert {piece: number for number, piece in enumerate(lines)} == {
-        piece: number for piece, number in core.get_vocab().items() if piece != "[NEW]"
+    assert {token: number for number, token in enumerate(lines)} == {
+        token: number for token, number in core.get_vocab().items() if token != "[NEW]"
     }
     written = json.loads((result.folder / "tokenizer.json").read_text())
     assert written["padding"]["pad_id"] == core.pad_token_id
@@ -176,7 +176,7 @@ def test_special_tokens_in_the_midst_are_renumbered(tmp_path):
 
 
 def test_every_training_row_stays_though_it_is_cut_in_a_word(tmp_path):
-    """The last word's first pieces are fed, its others never; without these the word would be spelled anew."""
+    """The last word's first tokens are fed, its others never; without these the word would be split in another way."""
     folder = build(tmp_path / "model", layers=1)
     opened = open_folder(folder)
     for length in range(4, 30):
@@ -211,7 +211,7 @@ def test_shares_are_those_of_the_eval_rows(tmp_path):
     before, after = tokens(folder), tokens(result.folder)
     flat = [token for text in after for token in text]
     assert result.unknown_after == pytest.approx(flat.count("[UNK]") / len(flat))
-    assert result.same_rows == np.mean([one == other for one, other in zip(before, after, strict=True)])
+    assert result.same_rows == np.mean([answered == other for answered, other in zip(before, after, strict=True)])
     assert json.loads(json.dumps(result.as_json()))["tokens_after"] == result.tokens_after
 
 

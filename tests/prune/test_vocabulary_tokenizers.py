@@ -19,27 +19,27 @@ from tersely.prune.smaller_tokenizer import named_tokens, rewrite, vocabulary_of
 LETTERS = "abc"
 WORDS = ["".join(word) for length in range(1, 6) for word in itertools.product(LETTERS + "z", repeat=length)]
 """All words of up to five letters; the vocabularies below know no z."""
-PIECES = ["".join(word) for length in range(1, 4) for word in itertools.product(LETTERS, repeat=length)]
-some = st.lists(st.sampled_from(PIECES), unique=True, max_size=12)
+TOKENS = ["".join(word) for length in range(1, 4) for word in itertools.product(LETTERS, repeat=length)]
+some = st.lists(st.sampled_from(TOKENS), unique=True, max_size=12)
 chance = st.integers(0, 1 << 30).map(random.Random)
 
 
-def closed_part(content: dict[str, Any], pieces: Any, size: int, draw: random.Random) -> list[int]:
+def closed_part(content: dict[str, Any], vocabulary: Any, size: int, draw: random.Random) -> list[int]:
     """Some tokens with all that must stay with them; only of BPE does that include companions."""
     share = draw.random()
-    drawn = {*(n for n in range(size) if draw.random() < share), *pieces.always, *named_tokens(content)}
+    drawn = {*(n for n in range(size) if draw.random() < share), *vocabulary.always, *named_tokens(content)}
     companions = content["model"]["type"] == "BPE" or draw.random() < 0.5
-    return sorted(drawn.union(*(pieces.companions(number) for number in drawn if companions)))
+    return sorted(drawn.union(*(vocabulary.companions(number) for number in drawn if companions)))
 
 
 def count_equal(tokenizer: Tokenizer, draw: random.Random, texts: list[str]) -> int:
     """Cut at random, compare wherever every old token is kept; gives how many texts that were."""
     content = json.loads(tokenizer.to_str())
-    pieces = vocabulary_of(content)
-    kept = closed_part(content, pieces, tokenizer.get_vocab_size(), draw)
-    pieces.check(frozenset(kept))
+    vocabulary = vocabulary_of(content)
+    kept = closed_part(content, vocabulary, tokenizer.get_vocab_size(), draw)
+    vocabulary.check(frozenset(kept))
     numbers = {old: new for new, old in enumerate(kept)}
-    smaller = Tokenizer.from_str(json.dumps(rewrite(content, pieces, numbers)))
+    smaller = Tokenizer.from_str(json.dumps(rewrite(content, vocabulary, numbers)))
     compared = 0
     for text in texts:
         before = tokenizer.encode(text, add_special_tokens=False)
@@ -51,8 +51,8 @@ def count_equal(tokenizer: Tokenizer, draw: random.Random, texts: list[str]) -> 
     return compared
 
 
-def wordpiece(*pieces: str) -> Tokenizer:
-    vocabulary = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
+def wordpiece(*tokens: str) -> Tokenizer:
+    vocabulary = {token: number for number, token in enumerate(dict.fromkeys(tokens))}
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return tokenizer
@@ -62,7 +62,7 @@ def wordpiece(*pieces: str) -> Tokenizer:
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(some, some, chance)
 def test_wordpiece_texts_of_kept_tokens_stay(first, inner, draw):
-    tokenizer = wordpiece("[UNK]", *first, *(f"##{piece}" for piece in inner))
+    tokenizer = wordpiece("[UNK]", *first, *(f"##{token}" for token in inner))
     try:
         count_equal(tokenizer, draw, WORDS)
     except UserError:  # the case that `check` is there for
@@ -73,7 +73,7 @@ def test_wordpiece_texts_of_kept_tokens_stay(first, inner, draw):
 @given(some, some, chance)
 def test_wordpiece_with_all_letters_is_never_refused(first, inner, draw):
     """As in every published vocabulary: each letter stands there both ways."""
-    tokenizer = wordpiece("[UNK]", *LETTERS, *first, *(f"##{piece}" for piece in [*LETTERS, *inner]))
+    tokenizer = wordpiece("[UNK]", *LETTERS, *first, *(f"##{token}" for token in [*LETTERS, *inner]))
     assert count_equal(tokenizer, draw, WORDS) > 0
 
 
@@ -110,7 +110,7 @@ def test_unigram_texts_of_kept_tokens_stay(drawn, scores, in_bytes, partly, draw
 
 
 def test_unigram_keeps_what_unknown_letters_score():
-    """Unknown letters score 10 less than the worst piece: without it the second path would become the best."""
+    """Unknown letters score 10 less than the worst token: without it the second path would become the best."""
     scored = [("<unk>", 0.0), ("a", -100.0), ("ab", -20.0), ("c", -20.0), ("d", -20.0), ("bcd", -1.0)]
     tokenizer, without_a = (Tokenizer(models.Unigram(part, unk_id=0)) for part in (scored, [scored[0], *scored[2:]]))
     assert tokenizer.encode("abcd").tokens == ["ab", "c", "d"]
@@ -120,7 +120,7 @@ def test_unigram_keeps_what_unknown_letters_score():
 
 @settings(max_examples=150, deadline=None)
 @given(chance, st.integers(0, 14), st.sampled_from([None, "<unk>"]), st.booleans(), st.booleans())
-def test_bpe_texts_of_kept_tokens_stay(draw, count, unknown, fuse, whole):
+def test_bpe_texts_of_kept_tokens_stay(draw, count, unknown, fuse, ignore_merges):
     vocabulary = ["<unk>", *LETTERS]
     merges: list[tuple[str, str]] = []
     for _ in range(count):
@@ -128,8 +128,8 @@ def test_bpe_texts_of_kept_tokens_stay(draw, count, unknown, fuse, whole):
         if pair not in merges and len("".join(pair)) <= 5:
             merges.append(pair)
             vocabulary += ["".join(pair)] * ("".join(pair) not in vocabulary)
-    numbers = {piece: n for n, piece in enumerate(vocabulary)}
-    tokenizer = Tokenizer(models.BPE(numbers, merges, unk_token=unknown, fuse_unk=fuse, ignore_merges=whole))
+    numbers = {token: n for n, token in enumerate(vocabulary)}
+    tokenizer = Tokenizer(models.BPE(numbers, merges, unk_token=unknown, fuse_unk=fuse, ignore_merges=ignore_merges))
     assert count_equal(tokenizer, draw, WORDS) > 0
 
 

@@ -38,18 +38,20 @@ def bert(made):
     return replace(made, model=load_module(made.folder.path))
 
 
-def agree(one: Subject, quantized, place: Path) -> None:
-    ours = one.logits(engines.load("torch", quantized.model))
+def agree(subject: Subject, quantized, place: Path) -> None:
+    ours = subject.logits(engines.load("torch", quantized.model))
     spread = float(np.std(np.concatenate([array.ravel() for array in ours])))
     for name, engine in exported(quantized, place).items():
-        theirs = one.logits(engine)
+        theirs = subject.logits(engine)
         off = float(np.mean([np.abs(a - b).mean() for a, b in zip(ours, theirs, strict=True)]))
         assert off < TOLERANCE * spread, (name, off, spread)
 
 
-def trained_a_little(one: Subject, quantized) -> None:
+def trained_a_little(subject: Subject, quantized) -> None:
     """Move weights, clips and ranges as training does."""
-    batch = Collator(one.folder.encoder, input_names(one.model))([{"feature": f} for f in one.samples.features])
+    batch = Collator(subject.folder.encoder, input_names(subject.model))(
+        [{"feature": f} for f in subject.samples.features]
+    )
     optimizer = torch.optim.Adam(quantized.parameters(), lr=2e-3)
     for _ in range(3):
         output, _ = quantized(**batch)
@@ -73,10 +75,10 @@ def test_exported_graph_gives_the_models_own_logits_before_training(bert, tmp_pa
 
 @pytest.mark.parametrize("family", EVERY)
 def test_exported_graphs_give_the_models_own_logits(family, tmp_path):
-    one = subject(tmp_path, family)
-    quantized = one.quantized(QatSettings(algo_list=("mse",)))
-    trained_a_little(one, quantized)
-    agree(one, quantized, tmp_path / "after")
+    fresh = subject(tmp_path, family)
+    quantized = fresh.quantized(QatSettings(algo_list=("mse",)))
+    trained_a_little(fresh, quantized)
+    agree(fresh, quantized, tmp_path / "after")
 
 
 def test_training_starts_where_ptq_ends(bert):

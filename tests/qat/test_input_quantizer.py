@@ -80,12 +80,12 @@ def test_padding_and_positions_that_no_one_reads_are_not_looked_at():
 
 
 def test_parts_of_a_batch_count_as_one():
-    whole, parts = ((sight := Sight(), InputQuantizer(Range(-1, 1), MOVING, sight)) for _ in range(2))
+    at_once, parts = ((sight := Sight(), InputQuantizer(Range(-1, 1), MOVING, sight)) for _ in range(2))
     x = batches()[2]
-    looked(whole[1], whole[0], x)
+    looked(at_once[1], at_once[0], x)
     for part in x.split(1):
         looked(parts[1], parts[0], part)
-    assert torch.equal(whole[1].take_seen(), parts[1].take_seen())
+    assert torch.equal(at_once[1].take_seen(), parts[1].take_seen())
 
 
 def test_clip_is_learnt_without_weight_decay_and_bounds_the_range():

@@ -33,8 +33,8 @@ def test_gradients_pass_inside_of_the_codes_and_the_clip_takes_what_lies_beyond(
     x = torch.tensor([-9.0, -2.0, -0.5, 0.0, 1.5, 2.0, 7.0], requires_grad=True)
     clip = torch.tensor(2.0, requires_grad=True)
     step, zero = codes(-1.0, 2.0)
-    given = torch.tensor([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
-    (RoundInput.apply(x, step, zero, clip) * given).sum().backward()
+    gradient = torch.tensor([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
+    (RoundInput.apply(x, step, zero, clip) * gradient).sum().backward()
     # Inside: -0.5, 0, 1.5 and 2, which is the last code. Beyond ±2: -9 and -2 with sign -1, 2 and 7 with sign 1.
     assert x.grad.tolist() == [0, 0, 4, 8, 16, 32, 0]
     assert clip.grad.item() == -1 - 2 + 32 + 64
@@ -42,10 +42,10 @@ def test_gradients_pass_inside_of_the_codes_and_the_clip_takes_what_lies_beyond(
 
 def test_clips_gradient_is_that_of_clipping():
     x = torch.randn(1000, dtype=torch.float32) * 2
-    given = torch.randn(1000)
+    gradient = torch.randn(1000)
     ours, theirs = (torch.tensor(1.3, requires_grad=True) for _ in range(2))
-    (RoundInput.apply(x, *codes(-1.3, 1.3), ours) * given).sum().backward()
-    (torch.minimum(torch.maximum(x, -theirs), theirs) * given).sum().backward()
+    (RoundInput.apply(x, *codes(-1.3, 1.3), ours) * gradient).sum().backward()
+    (torch.minimum(torch.maximum(x, -theirs), theirs) * gradient).sum().backward()
     assert ours.grad.item() == pytest.approx(theirs.grad.item(), rel=1e-5)
 
 
@@ -81,6 +81,6 @@ def test_weights_of_exact_classes_are_torchs_own_fake_quantization():
 def test_gradients_of_weights_pass_where_nothing_is_clipped():
     weight = torch.tensor([[1.0, -0.2, 0.4, 0.05]], requires_grad=True)
     scales = torch.tensor([[0.5 / 127]])
-    given = torch.tensor([[3.0, 5.0, 7.0, 9.0]])
-    (RoundWeight.apply(weight, scales, True) * given).sum().backward()
+    gradient = torch.tensor([[3.0, 5.0, 7.0, 9.0]])
+    (RoundWeight.apply(weight, scales, True) * gradient).sum().backward()
     assert weight.grad.tolist() == [[0.0, 5.0, 7.0, 9.0]]

@@ -87,21 +87,21 @@ def test_a_training_that_was_cut_off_goes_on_to_the_same_result(subject, trained
             super()._save_checkpoint(*inputs, **named)
             raise Cut
 
-    whole = trainer_of(subject, tmp_path / "whole", QUICK)
+    undisturbed = trainer_of(subject, tmp_path / "whole", QUICK)
     with monkeypatch.context() as patch:
         patch.setattr(room, "Int8Trainer", Trainer)
         with pytest.raises(Cut):
             train(subject, tmp_path / "work")
     assert (tmp_path / "work" / "checkpoint-4").is_dir()
     again = trainer_of(subject, tmp_path / "work", QUICK)
-    ours, theirs = whole.quantized.plain().state_dict(), again.quantized.plain().state_dict()
+    ours, theirs = undisturbed.quantized.plain().state_dict(), again.quantized.plain().state_dict()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
     others = again.quantized.quant_map().layers
-    for name, layer in whole.quantized.quant_map().layers.items():
+    for name, layer in undisturbed.quantized.quant_map().layers.items():
         assert np.array_equal(layer.integers, others[name].integers)
         assert layer.range == others[name].range
-    assert whole.keep.best[NAME].step == again.keep.best[NAME].step == trained.step
-    assert whole.keep.best[NAME].moved == again.keep.best[NAME].moved
+    assert undisturbed.keep.best[NAME].step == again.keep.best[NAME].step == trained.step
+    assert undisturbed.keep.best[NAME].moved == again.keep.best[NAME].moved
 
 
 def test_a_training_that_does_harm_gives_what_it_began_with(subject, tmp_path):
@@ -160,13 +160,13 @@ def test_training_brings_answers_back_that_rounding_takes(subject, tmp_path):
 @pytest.mark.slow
 def test_accumulated_parts_are_one_larger_batch(subject, tmp_path):
     plain = {"max_steps": 3, "learning_rate": 0.02, "optim": "sgd"}
-    whole = trainer_of(subject, tmp_path / "whole", QUICK, **plain)
+    at_once = trainer_of(subject, tmp_path / "whole", QUICK, **plain)
     parts = trainer_of(
         subject, tmp_path / "parts", QUICK, **plain, per_device_train_batch_size=2, gradient_accumulation_steps=4
     )
-    for one, other in zip(whole.quantized.quantizers, parts.quantized.quantizers, strict=True):
-        assert one.range().high == pytest.approx(other.range().high, rel=1e-3)
-        assert int(one.steps) == int(other.steps) == 3
+    for quantizer, other in zip(at_once.quantized.quantizers, parts.quantized.quantizers, strict=True):
+        assert quantizer.range().high == pytest.approx(other.range().high, rel=1e-3)
+        assert int(quantizer.steps) == int(other.steps) == 3
 
 
 @pytest.mark.slow

@@ -41,7 +41,7 @@ def made(work: Path, rank: int = 0) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def whole(parent, tmp_path_factory):
+def undisturbed(parent, tmp_path_factory):
     work = tmp_path_factory.mktemp("whole") / "work"
     finish(start(SCRIPT, parent, work))
     return work
@@ -49,7 +49,7 @@ def whole(parent, tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.long  # as from the command line, which `make test` runs
-def test_killed_training_goes_on_to_the_same_integers(parent, whole, tmp_path):
+def test_killed_training_goes_on_to_the_same_integers(parent, undisturbed, tmp_path):
     work = tmp_path / "work"
     for file in ("start.npz", "checkpoint-6/trainer_state.json"):
         child = start(SCRIPT, parent, work)
@@ -59,21 +59,21 @@ def test_killed_training_goes_on_to_the_same_integers(parent, whole, tmp_path):
         child.communicate()
         assert not (tmp_path / "made-0.json").exists()
     finish(start(SCRIPT, parent, work))
-    assert made(work) == made(whole)
-    ours, theirs = (weights_in(place / made(place)["folder"]) for place in (work, whole))
+    assert made(work) == made(undisturbed)
+    ours, theirs = (weights_in(place / made(place)["folder"]) for place in (work, undisturbed))
     assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
-    assert sorted(path.name for path in work.iterdir()) == sorted(path.name for path in whole.iterdir())
+    assert sorted(path.name for path in work.iterdir()) == sorted(path.name for path in undisturbed.iterdir())
 
 
 @pytest.mark.slow
-def test_two_processes_give_what_one_gives_with_twice_the_batch(parent, whole, tmp_path):
+def test_two_processes_give_what_one_gives_with_twice_the_batch(parent, undisturbed, tmp_path):
     work = tmp_path / "work"
     finish(start(*TORCHRUN, SCRIPT, parent, work, batch=4))
     assert made(work, 0) == made(work, 1)
-    assert made(work)["ranges"].keys() == made(whole)["ranges"].keys() != set()
-    for name, (low, high) in made(whole)["ranges"].items():
+    assert made(work)["ranges"].keys() == made(undisturbed)["ranges"].keys() != set()
+    for name, (low, high) in made(undisturbed)["ranges"].items():
         assert made(work)["ranges"][name] == pytest.approx([low, high], rel=0.02), name
-    if made(work)["step"] == made(whole)["step"]:
-        ours, theirs = (weights_in(place / made(place)["folder"]) for place in (work, whole))
+    if made(work)["step"] == made(undisturbed)["step"]:
+        ours, theirs = (weights_in(place / made(place)["folder"]) for place in (work, undisturbed))
         off = np.concatenate([np.abs(ours[key] - theirs[key]).ravel() for key in ours])
         assert np.mean(off) < 1e-4  # single codes flip, and Adam turns that into steps where a gradient is almost 0

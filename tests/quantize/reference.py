@@ -19,7 +19,7 @@ LARGEST_ID = 130  # of the smallest vocabulary of all families
 
 
 def make_features(count: int, *, seed: int = 0, shortest: int = 3, longest: int = 30) -> list[Feature]:
-    """Rows of random pieces, none of them a special one."""
+    """Rows of random tokens, none of them special."""
     random = np.random.default_rng(seed)
     lengths = random.integers(shortest, longest + 1, count)
     return [
@@ -32,8 +32,8 @@ def torch_inputs(module: Any, features: Sequence[Feature]) -> list[dict[str, lis
     """Of each feature, by the weight's name, what each use of every linear layer reads: [tokens, channels]."""
     found: list[dict[str, list[np.ndarray]]] = []
 
-    def keep(name: str, part: Any, given: Any, output: Any) -> None:
-        found[-1].setdefault(name, []).append(given[0].numpy().reshape(-1, given[0].shape[-1]).copy())
+    def keep(name: str, part: Any, inputs: Any, output: Any) -> None:
+        found[-1].setdefault(name, []).append(inputs[0].numpy().reshape(-1, inputs[0].shape[-1]).copy())
 
     with _hooks(module, keep):
         for feature in features:
@@ -46,11 +46,11 @@ def torch_logits(module: Any, features: Sequence[Feature], layers: Mapping[str, 
     """What torch answers with these layers in integers, computed by hand."""
     import torch
 
-    def replaced(name: str, part: Any, given: Any, output: Any) -> Any:
+    def replaced(name: str, part: Any, inputs: Any, output: Any) -> Any:
         if name not in layers:
             return output
         bias = None if part.bias is None else part.bias.numpy()
-        made = quantized_output(layers[name], given[0].numpy().reshape(-1, given[0].shape[-1]), bias)
+        made = quantized_output(layers[name], inputs[0].numpy().reshape(-1, inputs[0].shape[-1]), bias)
         return torch.from_numpy(made.astype(np.float32)).reshape(output.shape)
 
     with _hooks(module, replaced):
@@ -141,7 +141,7 @@ def quantized_output(layer: QuantLayer, x: np.ndarray, bias: np.ndarray | None) 
 
 
 class Counter:
-    """A `Progress` that counts what it is told."""
+    """A `Progress` that counts the steps it gets."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}

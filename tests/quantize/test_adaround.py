@@ -100,14 +100,14 @@ def test_small_layer_comes_near_the_best_of_all_choices() -> None:
     choices = np.array(list(itertools.product((0, 1), repeat=10)))
     total = {"best": 0.0, "learned": 0.0, "nearest": 0.0}
     for column in range(12):
-        one = weight[:, [column]]
+        single = weight[:, [column]]
         all_errors = [
-            reconstruction_error(one, (below[:, column] + choice)[:, None], nearest.scales[:1], **ridged)
+            reconstruction_error(single, (below[:, column] + choice)[:, None], nearest.scales[:1], **ridged)
             for choice in choices
         ]
         total["best"] += min(all_errors)
         for name, integers in (("learned", learned), ("nearest", nearest.integers)):
-            total[name] += reconstruction_error(one, integers[:, [column]], nearest.scales[:1], **ridged)
+            total[name] += reconstruction_error(single, integers[:, [column]], nearest.scales[:1], **ridged)
     assert total["best"] <= total["learned"]
     assert total["learned"] - total["best"] < 0.15 * (total["nearest"] - total["best"])
 
@@ -131,12 +131,12 @@ def test_what_was_clipped_stays_and_so_do_pairs_at_the_limit() -> None:
 
 
 def test_same_moments_give_the_same_integers_and_columns_do_not_mix() -> None:
-    whole = adaround(WEIGHT, NEAREST, LEARNT["second"], LEARNT["cross"], steps=20)
+    together = adaround(WEIGHT, NEAREST, LEARNT["second"], LEARNT["cross"], steps=20)
     part = QuantWeight(NEAREST.integers[:, 250:], NEAREST.scales[250:])
     alone = adaround(WEIGHT[:, 250:], part, LEARNT["second"], LEARNT["cross"], steps=20)
     # BLAS may sum in another order for another width, so that a weight on the edge may fall to the other side.
-    assert (alone == whole[:, 250:]).mean() > 0.999
-    np.testing.assert_array_equal(adaround(WEIGHT, NEAREST, LEARNT["second"], LEARNT["cross"], steps=20), whole)
+    assert (alone == together[:, 250:]).mean() > 0.999
+    np.testing.assert_array_equal(adaround(WEIGHT, NEAREST, LEARNT["second"], LEARNT["cross"], steps=20), together)
 
 
 @pytest.mark.parametrize("size", [0.0, np.nan])

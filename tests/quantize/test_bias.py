@@ -33,10 +33,10 @@ def test_mean_output_error_falls_on_rows_held_out(bias: Any, kind: str) -> None:
     assert corrected.dtype == np.float32
     before = 0 if bias is None else bias
     wanted = other @ WEIGHT + before
-    given = clipped.fake_quantize(other) @ dequantize(quantized)
-    was, now = (np.abs((wanted - given - shift).mean(axis=0)).mean() for shift in (before, corrected))
+    actual = clipped.fake_quantize(other) @ dequantize(quantized)
+    was, now = (np.abs((wanted - actual - shift).mean(axis=0)).mean() for shift in (before, corrected))
     assert now < 0.3 * was
-    assert np.square(wanted - given - corrected).mean() < np.square(wanted - given - before).mean()
+    assert np.square(wanted - actual - corrected).mean() < np.square(wanted - actual - before).mean()
 
 
 def test_nothing_lost_needs_no_correction() -> None:

@@ -78,10 +78,10 @@ def test_table_holds_the_seven_by_their_names() -> None:
     assert all(find(name) is calibrator and calibrator.name == name for name, calibrator in CALIBRATORS.items())
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("kl", "KL"), ("absmax", "abs_max"), ("MSE", "mse")])
-def test_unknown_names_are_refused_with_the_nearest(typed: str, meant: str) -> None:
-    with pytest.raises(UserError, match=f"'{typed}'. Did you mean '{meant}'"):
-        find(typed)
+@pytest.mark.parametrize(("name", "meant"), [("kl", "KL"), ("absmax", "abs_max"), ("MSE", "mse")])
+def test_unknown_names_are_refused_with_the_nearest(name: str, meant: str) -> None:
+    with pytest.raises(UserError, match=f"'{name}'. Did you mean '{meant}'"):
+        find(name)
 
 
 @pytest.mark.parametrize("kind", TENSORS)

@@ -24,9 +24,9 @@ def test_each_number_moves_by_half_a_step_of_its_row_at_most() -> None:
 def test_rows_do_not_depend_on_each_other() -> None:
     table = RANDOM.normal(size=(50, 8)).astype(np.float32)
     table[7] *= 1000
-    whole, alone = quantize_table(table), quantize_table(table[20:21])
-    np.testing.assert_array_equal(whole.integers[20:21], alone.integers)
-    assert whole.scales[20] == alone.scales[0]
+    together, alone = quantize_table(table), quantize_table(table[20:21])
+    np.testing.assert_array_equal(together.integers[20:21], alone.integers)
+    assert together.scales[20] == alone.scales[0]
 
 
 def test_rows_of_zeros_stay_zeros() -> None:

@@ -24,7 +24,7 @@ def inputs(proto: Any) -> dict[str, int | None]:
     return {layer.input: -2 for layer in find_layers(proto)}
 
 
-def whole(proto: Any, features: Any, values: Any = None, **options: Any) -> dict[str, Statistics]:
+def observed(proto: Any, features: Any, values: Any = None, **options: Any) -> dict[str, Statistics]:
     ((end, found),) = observe(proto, values or inputs(proto), features, pad_id=0, **options)
     assert end == len(features)
     return found
@@ -39,7 +39,7 @@ def assert_same(found: Statistics, expected: Statistics, tolerance: float = 1e-4
 
 def test_statistics_are_those_of_torch_without_padding(small: Any) -> None:
     proto, module = small()
-    found, rows = whole(proto, FEATURES), torch_inputs(module, FEATURES)
+    found, rows = observed(proto, FEATURES), torch_inputs(module, FEATURES)
     for layer in find_layers(proto):
         seen, tokens = found[layer.input], tokens_of(rows, layer.name)
         assert seen.samples == len(FEATURES)
@@ -54,17 +54,17 @@ def test_statistics_are_those_of_torch_without_padding(small: Any) -> None:
 @pytest.mark.parametrize(("rows", "tokens"), [(1, 1024), (3, 1024), (32, 40)])
 def test_neither_batches_nor_order_matter(small: Any, monkeypatch: Any, rows: int, tokens: int) -> None:
     proto = small().proto
-    expected = whole(proto, FEATURES)
+    expected = observed(proto, FEATURES)
     monkeypatch.setattr(observing, "BATCH_ROWS", rows)
     monkeypatch.setattr(observing, "BATCH_TOKENS", tokens)
-    found = whole(proto, FEATURES[::-1])
+    found = observed(proto, FEATURES[::-1])
     assert found.keys() == expected.keys() != set()
     for name, statistics in found.items():
         assert_same(statistics, expected[name])
 
 
 def test_padding_is_never_seen(small: Any) -> None:
-    """The embedding of padding is a spike, which the norm leaves far above what any other piece has there."""
+    """The embedding of padding is a spike, which the norm leaves far above what any other token has there."""
 
     def spike(table: Any) -> None:
         table[0] = 0
@@ -78,7 +78,7 @@ def test_padding_is_never_seen(small: Any) -> None:
     first = layers[0].input
     shown = value_of(spiked, first, np.array([[5, 6, 0, 0]]))
     assert shown[0, 2, 9] > 1.5 * expected[first][9]  # else nothing could be seen
-    for name, statistics in whole(spiked, FEATURES).items():
+    for name, statistics in observed(spiked, FEATURES).items():
         np.testing.assert_allclose(statistics.channel_max, expected[name], atol=1e-4)
 
 
@@ -92,7 +92,7 @@ def test_nested_stretches_merge_to_the_whole(small: Any) -> None:
             merged[name].merge(statistics)
             assert merged[name].samples == end
         ends.append(end)
-        nested = whole(proto, FEATURES[:end])
+        nested = observed(proto, FEATURES[:end])
         for name in merged:
             assert_same(merged[name], nested[name])
     assert ends == [4, 16, len(FEATURES)]
@@ -102,12 +102,12 @@ def test_divisors_divide(small: Any) -> None:
     proto, module = small()
     layer = find_layers(proto)[5]
     divisor = np.random.default_rng(3).lognormal(0, 1, layer.shape[0]).astype(np.float32)
-    found = whole(proto, FEATURES, divisors={layer.input: divisor})
+    found = observed(proto, FEATURES, divisors={layer.input: divisor})
     tokens = tokens_of(torch_inputs(module, FEATURES), layer.name)
     np.testing.assert_allclose(
         found[layer.input].channel_max, np.abs(tokens / divisor).max(axis=0), rtol=1e-3, atol=1e-4
     )
-    plain = whole(proto, FEATURES)
+    plain = observed(proto, FEATURES)
     others = [name for name in found if name != layer.input]
     for name in others:
         assert_same(found[name], plain[name], tolerance=0)
@@ -115,7 +115,7 @@ def test_divisors_divide(small: Any) -> None:
 
 def test_no_rows_give_empty_statistics(small: Any) -> None:
     proto = small().proto
-    found = {name: statistics.samples for name, statistics in whole(proto, []).items()}
+    found = {name: statistics.samples for name, statistics in observed(proto, []).items()}
     assert found == dict.fromkeys(inputs(proto), 0) != {}
 
 
@@ -171,12 +171,12 @@ def test_real_positions_are_found_in_every_layout(layout: str, counted: str) -> 
     count = 2 if "h" in layout else 1
     array = np.random.default_rng(5).normal(size=(3, count, 4, 6)).astype(np.float32)
     expected = heads(array, MASK)
-    given = array.swapaxes(2, 3) if axes[-1] == "L" else array
+    laid_out = array.swapaxes(2, 3) if axes[-1] == "L" else array
     shapes = {"[B*h,L,d]": (6, 4, 6), "[B*h,d,L]": (6, 6, 4), "[B,L,d]": (3, 4, 6), "[B*L,d]": (12, 6)}
-    given = given.reshape(shapes.get(layout, given.shape))
+    laid_out = laid_out.reshape(shapes.get(layout, laid_out.shape))
     axis = 1 if layout == "[B*L,d]" else axes.index("L")
     axis = axis - max(3, len(axes)) if counted == "from the end" else axis
-    tokens, lengths = real_tokens(given, MASK, axis)
+    tokens, lengths = real_tokens(laid_out, MASK, axis)
     assert lengths.tolist() == [len(row) for row in expected]
     for part, row in zip(np.split(tokens, np.cumsum(lengths)[:-1]), expected, strict=True):
         assert sorted(map(tuple, part.tolist())) == sorted(tuple(vector.tolist()) for vector in row)

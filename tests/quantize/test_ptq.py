@@ -40,15 +40,15 @@ def made(proto: Any, *, attention: bool = False, samples: Samples = SAMPLES, **s
 
 def logit_error(proto: Any, quant_map: QuantMap) -> float:
     """Mean change of the logits, as a share of their spread over rows."""
-    exact, given = (logits(graph, OTHER) for graph in (proto, write_onnxruntime(proto, quant_map)))
-    return float(np.abs(given - exact).mean() / exact.std(axis=0).mean())
+    exact, actual = (logits(graph, OTHER) for graph in (proto, write_onnxruntime(proto, quant_map)))
+    return float(np.abs(actual - exact).mean() / exact.std(axis=0).mean())
 
 
 def emulation_error(small: Any, quant_map: QuantMap) -> float:
     """The same between the INT8 graph and torch with the same integers by hand."""
-    given = logits(write_onnxruntime(small.proto, quant_map), OTHER)
+    actual = logits(write_onnxruntime(small.proto, quant_map), OTHER)
     emulated = torch_logits(small.module, OTHER, quant_map.layers)
-    return float(np.abs(given - emulated).mean() / emulated.std(axis=0).mean())
+    return float(np.abs(actual - emulated).mean() / emulated.std(axis=0).mean())
 
 
 @pytest.mark.parametrize("attention", [False, True])
@@ -180,7 +180,8 @@ def test_shared_weights_are_refined_for_all_their_uses(small: Any) -> None:
         x, bias = tokens_of(rows, name).astype(np.float64), state[name.replace(".weight", ".bias")]
         wanted = x @ state[name].T + bias
         before, after = (
-            np.square(quantized_output(one.layers[name], x, bias) - wanted).mean() for one in (plain, refined)
+            np.square(quantized_output(quant_map.layers[name], x, bias) - wanted).mean()
+            for quant_map in (plain, refined)
         )
         ratios.append(after / before)
     assert np.mean([ratio < 1 for ratio in ratios]) > 0.8

@@ -102,9 +102,9 @@ def test_moving_average_is_that_of_the_reference(small: Any) -> None:
         assert isinstance(got, Range)
         assert got.high == pytest.approx(min(seen.max(), threshold), abs=1e-4)
         assert got.low == pytest.approx(max(seen.min(), -threshold), abs=1e-4)
-        one = found["abs_max", "2_1"][group.values]
-        assert isinstance(one, Range)
-        assert one.high == pytest.approx(tokens_of(rows[:2], weight).max(), abs=1e-4)
+        averaged = found["abs_max", "2_1"][group.values]
+        assert isinstance(averaged, Range)
+        assert averaged.high == pytest.approx(tokens_of(rows[:2], weight).max(), abs=1e-4)
 
 
 def test_moving_average_of_one_batch_is_the_plain_range(small: Any) -> None:
@@ -122,7 +122,8 @@ def test_divided_values_have_divided_ranges(small: Any) -> None:
     group = targets.groups[3]
     divisors = {group.name: np.full(targets.weights[next(iter(group.reads))].shape[0], 4, np.float32)}
     plain, divided = (
-        settle_ranges(proto, targets, samples({"n": 8}), ABS_MAX, one)["abs_max", "n"] for one in ({}, divisors)
+        settle_ranges(proto, targets, samples({"n": 8}), ABS_MAX, dividing)["abs_max", "n"]
+        for dividing in ({}, divisors)
     )
     for values, range_ in plain.items():
         factor = 4 if values == group.values else 1

@@ -116,12 +116,12 @@ def test_candidates_share_the_passes_and_equal_ranges_the_work(small: Any) -> No
     counter = Counter()
     refined = refine(proto, targets, sets, maps, correcting, progress=counter)
     assert counter.counts["moments"] == len(LEARN) + len(JUDGE)
-    distinct = {(name, layer.range) for one in maps.values() for name, layer in one.layers.items()}
+    distinct = {(name, layer.range) for quant_map in maps.values() for name, layer in quant_map.layers.items()}
     assert counter.counts["refine"] == len(distinct) < len(maps) * 13
-    for key, one in refined.items():
+    for key, quant_map in refined.items():
         alone = refine(proto, targets, sets, {key: maps[key]}, correcting)[key]
-        assert one.layers.keys() == maps[key].layers.keys()
-        for name, layer in one.layers.items():
+        assert quant_map.layers.keys() == maps[key].layers.keys()
+        for name, layer in quant_map.layers.items():
             assert layer.range == maps[key].layers[name].range
             np.testing.assert_array_equal(layer.bias, alone.layers[name].bias)
 

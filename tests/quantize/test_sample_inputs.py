@@ -29,7 +29,7 @@ def test_maxima_and_tokens_are_torch_s(small: Any) -> None:
         tokens, sample = tokens_of(rows, layer.name), found[layer.input]
         np.testing.assert_allclose(sample.channel_max, np.abs(tokens).max(axis=0), atol=1e-4)
         assert sample.tokens.shape == (min(TOKENS, len(tokens)), layer.shape[0])
-        nearest = [int(np.abs(tokens - one).max(axis=1).argmin()) for one in sample.tokens]
+        nearest = [int(np.abs(tokens - token).max(axis=1).argmin()) for token in sample.tokens]
         np.testing.assert_allclose(sample.tokens, tokens[nearest], atol=1e-3)
 
 
@@ -58,9 +58,9 @@ def test_fewer_tokens_than_are_kept_are_all_kept() -> None:
 
 def test_draw_follows_the_seed(small: Any) -> None:
     proto = small().proto
-    one, same, other = (look(proto, seed=seed)[FIRST].tokens for seed in (1, 1, 2))
-    np.testing.assert_array_equal(one, same)
-    assert not np.array_equal(one, other)
+    first, same, other = (look(proto, seed=seed)[FIRST].tokens for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, same)
+    assert not np.array_equal(first, other)
 
 
 def test_rows_run_once(small: Any) -> None:

@@ -31,24 +31,24 @@ def observed(*samples: Any) -> Statistics:
     return statistics
 
 
-def assert_equal(one: Statistics, other: Statistics) -> None:
+def assert_equal(left: Statistics, right: Statistics) -> None:
     for name in ("low", "high", "samples", "finite", "largest", "least"):
-        assert getattr(one, name) == getattr(other, name), name
-    assert one.histogram.reach == other.histogram.reach
-    np.testing.assert_array_equal(one.histogram.counts, other.histogram.counts)
-    np.testing.assert_equal(one.channel_max, other.channel_max)
-    assert one.mean_max == pytest.approx(other.mean_max, rel=1e-12)
+        assert getattr(left, name) == getattr(right, name), name
+    assert left.histogram.reach == right.histogram.reach
+    np.testing.assert_array_equal(left.histogram.counts, right.histogram.counts)
+    np.testing.assert_equal(left.channel_max, right.channel_max)
+    assert left.mean_max == pytest.approx(right.mean_max, rel=1e-12)
 
 
 @settings(deadline=None, max_examples=60)
 @given(samples=SAMPLES, order=st.randoms(use_true_random=False))
 def test_one_by_one_merged_in_any_order_equals_all_together(samples: list[Any], order: Any) -> None:
-    together, one_by_one, merged = observed(*samples), Statistics(), Statistics()
+    together, in_turn, merged = observed(*samples), Statistics(), Statistics()
     for sample in samples:
-        one_by_one.observe(sample, np.array([len(sample)]))
+        in_turn.observe(sample, np.array([len(sample)]))
     for sample in order.sample(samples, len(samples)):
         merged.merge(observed(sample))
-    assert_equal(one_by_one, together)
+    assert_equal(in_turn, together)
     assert_equal(merged, together)
 
 
@@ -128,9 +128,9 @@ def test_a_changing_number_of_channels_gives_no_maximum_per_channel_in_any_order
             merged.merge(observed(parts[place]))
         assert folded.channel_max is merged.channel_max is None
         assert folded.histogram.counts.sum() == 22
-    whole = observed(parts[0])
-    whole.merge(folded)
-    assert whole.channel_max is None
+    statistics = observed(parts[0])
+    statistics.merge(folded)
+    assert statistics.channel_max is None
 
 
 def test_no_tokens_say_nothing() -> None:

@@ -171,9 +171,9 @@ def test_table_with_numbers_that_are_not_finite_stays_float(small: Any) -> None:
     spoiled = changed(proto, bert__embeddings__word_embeddings__weight=lambda table: table.__setitem__((7, 7), np.inf))
     tables, left = quantize_tables(spoiled)
     assert left == {WORDS: "not_finite"}
-    whole, none = quantize_tables(proto)
+    kept, none = quantize_tables(proto)
     assert none == {}
-    assert set(whole) == {*tables, WORDS}
+    assert set(kept) == {*tables, WORDS}
 
 
 def test_skip_patterns_name_layers_and_none_goes_unused() -> None:

@@ -26,38 +26,38 @@ def drawn(folder: Path, content: dict[str, Any]) -> Node:
 
 
 def drawings(page: Node) -> list[Node]:
-    return [one for one in page.all("svg") if one.attributes.get("role") == "group"]
+    return [drawing for drawing in page.all("svg") if drawing.attributes.get("role") == "group"]
 
 
 def titles(page: Node) -> list[str]:
-    return [one.text for one in page.all("h2")]
+    return [heading.text for heading in page.all("h2")]
 
 
-@pytest.mark.parametrize("asked", [[4], [4.0, 6.0], [9.5]])
-def test_wish_stands_where_the_axes_say(asked: list[float], tmp_path: Path) -> None:
-    content = searched(target_speedup=asked, max_drop=0.01)
+@pytest.mark.parametrize("targets", [[4], [4.0, 6.0], [9.5]])
+def test_wish_stands_where_the_axes_say(targets: list[float], tmp_path: Path) -> None:
+    content = searched(target_speedup=targets, max_drop=0.01)
     for drawing in drawings(drawn(tmp_path, content)):
         speeds, values = ticks(drawing)
         (wish,) = drawing.all("g", wanted="wish")
-        lines = [{name: float(value) for name, value in one.attributes.items()} for one in wish.all("line")]
-        upright, level = ([one for one in lines if one[a] == one[b]] for a, b in (("x1", "x2"), ("y1", "y2")))
-        assert [one["x1"] for one in upright] == pytest.approx([along(speeds, wished) for wished in asked], abs=0.5)
+        lines = [{name: float(value) for name, value in line.attributes.items()} for line in wish.all("line")]
+        upright, level = ([line for line in lines if line[a] == line[b]] for a, b in (("x1", "x2"), ("y1", "y2")))
+        assert [line["x1"] for line in upright] == pytest.approx([along(speeds, wished) for wished in targets], abs=0.5)
         (limit,) = level
         assert limit["y1"] == pytest.approx(along(values, 100 * (content["fp32"]["score"] - 0.01)), abs=0.5)
         (field,) = wish.all("rect")
         assert float(field.attributes["x"]) == upright[-1]["x1"]
         edge = float(field.attributes["y"]) + float(field.attributes["height"])
         assert edge == pytest.approx(limit["y1"], abs=0.2)
-        said = [one.text for one in wish.all("text")]
+        said = [text.text for text in wish.all("text")]
         assert "1.00 points below FP32" in said
-        assert f"wish: {asked[0]:g} ×" in said
+        assert f"wish: {targets[0]:g} ×" in said
 
 
 def test_words_of_the_wish_do_not_lie_on_each_other(tmp_path: Path) -> None:
     page = drawn(tmp_path, searched(target_speedup=[3, 3.1, 3.2, 6]))
     for drawing in drawings(page):
         texts = next(drawing.all("g", wanted="wish")).all("text")
-        places = [float(one.attributes["x"]) for one in texts if one.text.startswith("wish")]
+        places = [float(text.attributes["x"]) for text in texts if text.text.startswith("wish")]
         assert len(places) > 1
         assert all(right - left > 60 for left, right in pairwise(places))
 
@@ -72,8 +72,8 @@ def test_limit_that_would_squeeze_the_models_is_left_out(tmp_path: Path) -> None
 def test_limit_of_an_error_lies_above_it(tmp_path: Path) -> None:
     """Less is better: the axis shows errors upside down, the limit is a larger one."""
     content = searched() | {"metric": "mse", "fraction": False, "greater_is_better": False, "max_drop": 0.02}
-    for one in content["candidates"]:
-        one["score"] = content["fp32"]["score"] + one["drop"]
+    for candidate in content["candidates"]:
+        candidate["score"] = content["fp32"]["score"] + candidate["drop"]
     for drawing in drawings(drawn(tmp_path, content)):
         _, values = ticks(drawing)
         (limit,) = next(drawing.all("g", wanted="wish")).all("line")
@@ -83,8 +83,8 @@ def test_limit_of_an_error_lies_above_it(tmp_path: Path) -> None:
 
 def test_line_of_the_limit_says_who_set_it(tmp_path: Path) -> None:
     assert "auto's limit" in next(drawn(tmp_path, searched()).all("figcaption")).text
-    asked = next(drawn(tmp_path, searched(max_drop=0.01)).all("figcaption")).text
-    assert "auto's limit" not in asked
+    caption = next(drawn(tmp_path, searched(max_drop=0.01)).all("figcaption")).text
+    assert "auto's limit" not in caption
 
 
 def test_ladder_says_each_rung_in_order_with_its_minutes(tmp_path: Path) -> None:
@@ -94,11 +94,11 @@ def test_ladder_says_each_rung_in_order_with_its_minutes(tmp_path: Path) -> None
     lines = [[cell for cell in line.all("*") if cell.name in ("th", "td")] for line in table.all("tr")][1:]
     rungs = content["rungs"]
     assert len(lines) == len(rungs) + len(content["not_tried"])
-    by_name = {one["name"]: one for one in content["candidates"]}
+    by_name = {candidate["name"]: candidate for candidate in content["candidates"]}
     for cells, rung in zip(lines, rungs, strict=False):
         title, speed, drop, size, minutes = (cell.text.replace("−", "-") for cell in cells)
         chosen = content["best"] in rung["names"]
-        shown = min((by_name[name] for name in rung["names"]), key=lambda one: one["drop"])
+        shown = min((by_name[name] for name in rung["names"]), key=lambda candidate: candidate["drop"])
         assert title.startswith(f"{rung['title']}{', chosen' if chosen else ''}{shown['name']}")
         assert speed == f"{shown['speedup']['ratio']:.2f}"
         low, high = (f"{100 * edge:.2f}" for edge in shown["drop_interval"])
@@ -110,7 +110,7 @@ def test_ladder_says_each_rung_in_order_with_its_minutes(tmp_path: Path) -> None
 
 def test_rung_of_several_strategies_has_a_line_for_each_model() -> None:
     content = searched(target_speedup=[3.9, 5.3, 6])
-    names = [one["name"] for one in content["candidates"]]
+    names = [candidate["name"] for candidate in content["candidates"]]
     content |= {"rungs": [{"title": "all at once", "names": names, "minutes": 9.0}], "not_tried": []}
     table = ladder(run_of(content))
     assert table is not None
@@ -126,8 +126,8 @@ def test_rung_that_gave_nothing_new_and_a_run_without_labels_have_their_lines() 
     content = searched()
     content["rungs"].append({"title": "more rows, fewer layers in INT8", "names": ["gone"], "minutes": 0.01})
     content["fp32"]["score"] = None
-    for one in content["candidates"]:
-        one |= {"score": None, "drop": None, "drop_interval": None}
+    for candidate in content["candidates"]:
+        candidate |= {"score": None, "drop": None, "drop_interval": None}
     content["max_drop"] = None
     table = ladder(run_of(content))
     assert table is not None
@@ -168,8 +168,8 @@ def test_layers_that_dynabert_left_out_are_seen(tmp_path: Path) -> None:
     content["pruned"][-1] = {"name": "speedup_5.3-dynabert", "width": "2/3", "depth": "1/2", "shape": shape}
     drawn(tmp_path, content)
     left = layers_left(read_run(tmp_path))
-    assert [one.heads for one in left] == [(8, 12), (0, 12), (0, 12), (8, 12), (0, 12), (8, 12)]
-    assert [one.layer for one in left] == FULL["layers"]
+    assert [layer.heads for layer in left] == [(8, 12), (0, 12), (0, 12), (8, 12), (0, 12), (8, 12)]
+    assert [layer.layer for layer in left] == FULL["layers"]
     assert "width 2/3, depth 1/2" in (tmp_path / "report.md").read_text(encoding="utf-8")
 
 
@@ -185,8 +185,8 @@ def test_what_an_older_run_did_not_write_is_absent(lost: str, tmp_path: Path) ->
 def test_without_the_full_shape_and_the_speed_at_the_target_the_rest_is_drawn(tmp_path: Path) -> None:
     content = searched()
     del content["fp32"]["shape"]
-    for one in content["candidates"]:
-        del one["speedup"]
+    for candidate in content["candidates"]:
+        del candidate["speedup"]
     page = drawn(tmp_path, content)
     assert "Shape of the chosen model" not in titles(page)
     assert "at target" not in next(page.all("table", wanted="sortable")).text
@@ -200,11 +200,11 @@ def test_every_other_candidate_has_its_reason_in_the_table(tmp_path: Path) -> No
     content = searched()
     page = drawn(tmp_path, content)
     (table,) = page.all("table", wanted="sortable")
-    lines = {one.attributes["data-name"]: one for one in table.all("tr") if "data-name" in one.attributes}
-    for one in content["candidates"]:
-        cells = [cell.text for cell in lines[one["name"]].all("td", wanted="words")]
-        assert cells == [one["why_not"] or ""]
-        assert bool(cells[0]) == (one["name"] != content["best"])
+    lines = {row.attributes["data-name"]: row for row in table.all("tr") if "data-name" in row.attributes}
+    for candidate in content["candidates"]:
+        cells = [cell.text for cell in lines[candidate["name"]].all("td", wanted="words")]
+        assert cells == [candidate["why_not"] or ""]
+        assert bool(cells[0]) == (candidate["name"] != content["best"])
 
 
 def test_nearest_of_the_faster_ones_is_answered_for() -> None:
@@ -215,9 +215,9 @@ def test_nearest_of_the_faster_ones_is_answered_for() -> None:
 
 def test_pruned_one_is_answered_for_where_it_is_not_faster() -> None:
     content = searched() | {"best": "min_max128-embeddings"}
-    for one in content["candidates"]:
-        one["speedup"] = {"ratio": 2.9}
-        one["why_not"] = "larger by 1 MB" if one["name"] != content["best"] else None
+    for candidate in content["candidates"]:
+        candidate["speedup"] = {"ratio": 2.9}
+        candidate["why_not"] = "larger by 1 MB" if candidate["name"] != content["best"] else None
     (said,) = rivals(run_of(content))
     assert said.startswith("Pruned, not chosen: speedup_3.9-mse128-embeddings (2.90 ×, drop 0.40")
 
@@ -238,4 +238,4 @@ def test_wish_that_was_missed_is_said_first() -> None:
     content["target"]["missed"] = {"speedup_7-mse128": [7.0, 5.94]}
     assert stamps(run_of(content))[0] == "Not met: speedup_7-mse128 is 5.94 × as fast, 7 × was asked for."
     content["settings"]["options"]["target_speedup"] = None  # a search misses what nobody asked for
-    assert not any("asked for" in one for one in stamps(run_of(content)))
+    assert not any("asked for" in stamp for stamp in stamps(run_of(content)))

@@ -55,7 +55,7 @@ def content_of(folder: Path) -> dict[str, Any]:
 def test_page_of_each_task_says_what_the_result_says(head: str, runs: Callable[..., Path]) -> None:
     folder = runs(head)
     page, content = check_reports(folder), content_of(folder)
-    titles = [one.text for one in page.all("h2")]
+    titles = [heading.text for heading in page.all("h2")]
     expected = ["Score against speed", "Candidates", "Layers", "Rows whose answer changed"]
     expected += ["Which labels are taken for which"] if head == "SequenceClassification" else []
     assert titles == [*expected, "To run it again"]
@@ -63,9 +63,11 @@ def test_page_of_each_task_says_what_the_result_says(head: str, runs: Callable[.
     assert "test rows, which chose nothing" in next(page.all("ul", wanted="stamps")).text
     assert content["sensitivity"]
     for name, harm in content["sensitivity"].items():
-        (bar,) = (one for one in next(page.all("dl", wanted="bars")).all("div") if next(one.all("dt")).text == name)
+        (bar,) = (bar for bar in next(page.all("dl", wanted="bars")).all("div") if next(bar.all("dt")).text == name)
         assert next(bar.all("dd")).text == f"{harm:.4f}"
-    (every,) = (one for one in page.all("table") if next(one.all("caption")).text == "Layers, tables and products")
+    (every,) = (
+        table for table in page.all("table") if next(table.all("caption")).text == "Layers, tables and products"
+    )
     assert len(list(next(every.all("tbody")).all("tr"))) == len(content["layers"])
     reasons = {layer["reason"] for layer in content["layers"] if layer["precision"] == "float"}
     assert reasons
@@ -85,15 +87,15 @@ def test_rows_told_are_those_whose_answers_differ(head: str, runs: Callable[...,
     task = predictor.task
     examples = task.read(rows, tersely.tasks.Columns(), labelled=True)
     fp32 = tersely.runtime.Predictor(task, predictor.encoder, tersely.engines.load("onnxruntime", model / "model.onnx"))
-    plain, ours = (answers(one, examples) for one in (fp32, predictor))
-    differing = [i for i, (one, other) in enumerate(zip(plain, ours, strict=True)) if one != other]
+    plain, ours = (answers(model, examples) for model in (fp32, predictor))
+    differing = [i for i, (answer, other) in enumerate(zip(plain, ours, strict=True)) if answer != other]
     assert changes["changed"] == len(differing) > 0
     assert changes["rows"] == len(examples)
-    told = {one["where"]: one for one in changes["shown"]}
-    assert len(told) == min(20, len(differing))
-    assert set(told) <= {rows.where(i) for i in differing}
+    shown = {change["where"]: change for change in changes["shown"]}
+    assert len(shown) == min(20, len(differing))
+    assert set(shown) <= {rows.where(i) for i in differing}
     for i in differing:
-        if (row := told.get(rows.where(i))) is not None:
+        if (row := shown.get(rows.where(i))) is not None:
             texts = " ".join(row["texts"].values())
             words = str(rows.records[i].get("text") or rows.records[i].get("context") or rows.records[i]["words"][0])
             assert words[:20] in texts
@@ -111,8 +113,11 @@ def answers(predictor: Any, examples: list[Any]) -> list[Any]:
     """What a system says, as labels, tags or texts."""
     task = predictor.task
     features = task.features(examples, predictor.encoder)
-    given = task.decode(examples, features, predictor.run(features))
-    return [next(getattr(one, name) for name in ("tags", "text", "label") if hasattr(one, name)) for one in given]
+    answered = task.decode(examples, features, predictor.run(features))
+    return [
+        next(getattr(answer, name) for name in ("tags", "text", "label") if hasattr(answer, name))
+        for answer in answered
+    ]
 
 
 @pytest.mark.slow
@@ -124,7 +129,7 @@ def test_confusion_is_that_of_scikit_learn(runs: Callable[..., Path]) -> None:
     rows = tersely.data.read(next((folder.parent / "model").glob("dev.*")))
     model = tersely.runtime.load(folder / "best", engine="onnxruntime")
     golds = [row["label"] for row in rows]
-    said = [one.label for one in model.predict([row["text"] for row in rows])]
+    said = [answer.label for answer in model.predict([row["text"] for row in rows])]
     labels = content["confusion"]["labels"]
     assert content["confusion"]["best"] == confusion_matrix(golds, said, labels=labels).tolist()
     assert content["confusion"]["fp32"] == confusion_matrix(golds, golds, labels=labels).tolist()
@@ -141,7 +146,7 @@ def test_run_without_labels_is_not_scored(runs: Callable[..., Path], tmp_path: P
     page = check_reports(tmp_path / "out")
     assert "not scored" in next(page.all("dl", wanted="tiles")).text
     assert "Nothing was scored" in next(page.all("ul", wanted="stamps")).text
-    assert "Answers against speed" in [one.text for one in page.all("h2")]
+    assert "Answers against speed" in [heading.text for heading in page.all("h2")]
     changes = content_of(tmp_path / "out")["changes"]
     assert "worse" not in changes
     assert changes["shown"]
@@ -173,14 +178,14 @@ def written(folder: Path, content: dict[str, Any]) -> Path:
 
 def test_result_of_an_older_version_gives_a_page_without_what_it_lacks(content: dict[str, Any], tmp_path: Path) -> None:
     page = check_reports(written(tmp_path, content))
-    assert [one.text for one in page.all("h2")] == ["Score against speed", "Candidates", "To run it again"]
+    assert [heading.text for heading in page.all("h2")] == ["Score against speed", "Candidates", "To run it again"]
     least = {"tersely_version": "0", "best": "a", "candidates": [{"name": "a"}]}
     page = parse(draw_reports(least)["report.html"])
-    assert [one.text for one in page.all("h2")] == ["Candidates", "To run it again"]
+    assert [heading.text for heading in page.all("h2")] == ["Candidates", "To run it again"]
 
 
 def test_entries_of_a_newer_version_are_passed_over(content: dict[str, Any]) -> None:
-    newer = {**content, "shine": 1, "candidates": [{**one, "shine": 2} for one in content["candidates"]]}
+    newer = {**content, "shine": 1, "candidates": [{**candidate, "shine": 2} for candidate in content["candidates"]]}
     assert draw_reports(newer) == draw_reports(content)
 
 
@@ -190,8 +195,8 @@ def test_numbers_that_are_no_fractions_stay_as_they_are(
 ) -> None:
     content |= {"metric": "mse", "fraction": False, "greater_is_better": greater_is_better}
     content["fp32"] |= {"score": 12.5, "interval": [11.0, 14.0]}
-    for one in content["candidates"]:
-        one |= {"score": 12.5 + one["drop"] * (1 if greater_is_better else -1)}
+    for candidate in content["candidates"]:
+        candidate |= {"score": 12.5 + candidate["drop"] * (1 if greater_is_better else -1)}
     page = check_reports(written(tmp_path, content))
     assert ("(less is better)" in page.text) == (not greater_is_better)
 
@@ -212,8 +217,8 @@ def test_text_of_a_row_cannot_become_markup(content: dict[str, Any], tmp_path: P
     content |= {"layers": [{"name": HOSTILE, "precision": "float", "reason": "small"}], "sensitivity": {HOSTILE: 0.1}}
     content |= {"reasons": {"small": HOSTILE}, "notes": [HOSTILE], "model": HOSTILE, "rule": HOSTILE}
     content |= {"settings": {"command": f"tersely compress --eval_file {HOSTILE}", "options": {"seed": HOSTILE}}}
-    for one in content["candidates"]:
-        one["name"] += HOSTILE
+    for candidate in content["candidates"]:
+        candidate["name"] += HOSTILE
     content["best"] += HOSTILE
     folder = tmp_path / "hostile"
     folder.mkdir()
@@ -222,9 +227,9 @@ def test_text_of_a_row_cannot_become_markup(content: dict[str, Any], tmp_path: P
     page = parse(html)  # raises where an element was closed by a text
     assert len(list(page.all("script"))) == 1
     assert "alert" not in next(page.all("script")).text
-    told = [one.text for one in page.all("bdi")]
-    assert f"{HOSTILE} ⏎ {HOSTILE}" in told
-    assert HOSTILE in told
+    texts = [text.text for text in page.all("bdi")]
+    assert f"{HOSTILE} ⏎ {HOSTILE}" in texts
+    assert HOSTILE in texts
     outside = re.sub(r"`{3,}.*?`{3,}", "", markdown, flags=re.DOTALL).replace("<!-- tersely report -->", "")
     assert "<" not in outside
     assert "\u202e" not in outside

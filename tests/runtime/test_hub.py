@@ -66,7 +66,7 @@ def filled(client, hub, tmp_path_factory):
     """A cache that holds a copy."""
     place = tmp_path_factory.mktemp("filled")
     client.answers(place, "hub:owner/name", TEXTS)
-    hub.asked.clear()
+    hub.requests.clear()
     return place
 
 
@@ -86,22 +86,22 @@ def manifest(folder):
 
 
 def in_process(hub, cache, tmp_path, *words, **more):
-    given = environment(hub.address, tmp_path / "hf", TERSELY_CACHE=str(cache), **more)
+    variables = environment(hub.address, tmp_path / "hf", TERSELY_CACHE=str(cache), **more)
     return subprocess.Popen(
-        [sys.executable, "-c", PREDICT, *map(str, words)], env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", PREDICT, *map(str, words)], env=variables,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
 
 def test_answers_are_those_of_the_folder_and_only_its_files_are_fetched_once(client, hub, cache, artifact_folder):
-    hub.asked.clear()
+    hub.requests.clear()
     assert client.answers(cache, "hub:owner/name", TEXTS) == answers(artifact_folder())
-    assert hub.files_asked() == {artifacts.MANIFEST, *manifest(artifact_folder())["files"]}
+    assert hub.files_sent() == {artifacts.MANIFEST, *manifest(artifact_folder())["files"]}
     assert client.answers(cache, "hub:owner/name", TEXTS) == answers(artifact_folder())
-    assert hub.asked == ["GET /api/models/owner/name/revision/main"]
-    hub.asked.clear()
+    assert hub.requests == ["GET /api/models/owner/name/revision/main"]
+    hub.requests.clear()
     assert client.answers(cache, f"hub:owner/name@{hub.commit}", TEXTS) == answers(artifact_folder())
-    assert hub.asked == []
+    assert hub.requests == []
     copy = cache / "hub" / "owner--name" / hub.commit / "name"
     assert {path.name for path in copy.iterdir()} == {path.name for path in artifact_folder().iterdir()}
     assert {path.name for path in copy.parent.iterdir()} == {"name"}
@@ -140,10 +140,10 @@ def test_changed_manifest_is_refused_before_anything_else_is_fetched(client, hub
     place = own_artifact / artifacts.MANIFEST
     place.write_bytes(place.read_bytes().replace(b'"fair"', b'"fail"'))
     hub.upload("owner/manifest", own_artifact)
-    hub.asked.clear()
+    hub.requests.clear()
     said = client.answers(cache, "hub:owner/manifest", TEXTS)
     assert said == ("hub:owner/manifest: The manifest has changed since it was written. Copy the whole folder again.")
-    assert hub.files_asked() == {artifacts.MANIFEST}
+    assert hub.files_sent() == {artifacts.MANIFEST}
     assert not list(cache.rglob(artifacts.MANIFEST))
 
 
@@ -175,10 +175,10 @@ def test_manifest_that_leads_outside_is_refused(name, client, hub, cache, own_ar
     rewrite(own_artifact, files={**manifest(own_artifact)["files"], name: "0" * 64})
     files = {path.relative_to(own_artifact).as_posix(): path.read_bytes() for path in own_artifact.rglob("*.json")}
     hub.upload("owner/outside", {**files, name: b"planted"})
-    hub.asked.clear()
+    hub.requests.clear()
     said = client.answers(cache, "hub:owner/outside", TEXTS)
     assert said == f"hub:owner/outside: The manifest names a path outside of the folder: {name!r}."
-    assert hub.files_asked() == {artifacts.MANIFEST}
+    assert hub.files_sent() == {artifacts.MANIFEST}
     assert {path.name for path in tmp_path.iterdir()} == {"artifact", "cache"}
     assert not list(tmp_path.rglob("x"))
 
@@ -224,14 +224,14 @@ def test_hub_in_trouble_is_as_one_out_of_reach_but_a_refusal_is_told(client, hub
 
 @pytest.mark.slow
 def test_offline_nothing_is_asked(hub, filled, cache, rows, tmp_path, client):
-    hub.asked.clear()
+    hub.requests.clear()
     runs = [
         in_process(hub, place, tmp_path, "predict", "hub:owner/name", rows, "--threads", 1, HF_HUB_OFFLINE="1")
         for place in (filled, cache)
     ]
     (out, _), (nothing, err) = (run.communicate(timeout=60) for run in runs)
     assert [run.returncode for run in runs] == [0, 2]
-    assert hub.asked == []
+    assert hub.requests == []
     assert out == client.tersely(filled, "predict", "hub:owner/name", rows, "--threads", "1").out
     assert nothing == ""
     said = f"{hub.address} cannot be reached (HF_HUB_OFFLINE is set), and the cache has no copy. Connect, or"
@@ -252,21 +252,21 @@ def test_killed_download_leaves_nothing_that_loads(hub, client, unconnected, cac
 
 
 def test_processes_that_begin_together_download_once(hub, client, cache, rows, tmp_path, artifact_folder):
-    hub.asked.clear()
+    hub.requests.clear()
     loaded = []
     with hub.hold(GRAPH):
         first = in_process(hub, cache, tmp_path, "predict", "hub:owner/name", rows)
         assert hub.holding.wait(60)
         second = threading.Thread(target=lambda: loaded.append(client.answers(cache, "hub:owner/name", TEXTS)))
         second.start()
-        while sum("/revision/" in one for one in hub.asked) < 2:
+        while sum("/revision/" in request for request in hub.requests) < 2:
             time.sleep(0.01)
         second.join(0.3)
         assert second.is_alive()  # it waits for the first
     second.join(60)
     assert (first.wait(60), loaded) == (0, [answers(artifact_folder())])
     first.communicate()
-    assert sum(one.startswith("GET") and one.endswith(GRAPH) for one in hub.asked) == 1
+    assert sum(request.startswith("GET") and request.endswith(GRAPH) for request in hub.requests) == 1
 
 
 def test_cache_that_cannot_be_written_is_named(client, tmp_path):

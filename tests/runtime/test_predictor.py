@@ -48,9 +48,9 @@ def flat(answer):
     return [text for part in parts for text in part[0]], [number for part in parts for number in part[1]]
 
 
-def assert_same(ones, others):
-    for one, other in zip(ones, others, strict=True):
-        (texts, numbers), (other_texts, other_numbers) = flat(one.as_json()), flat(other.as_json())
+def assert_same(answers, others):
+    for answer, other in zip(answers, others, strict=True):
+        (texts, numbers), (other_texts, other_numbers) = flat(answer.as_json()), flat(other.as_json())
         assert texts == other_texts
         assert numbers == pytest.approx(other_numbers, abs=1e-4)
 

@@ -59,4 +59,6 @@ def tab(browser: Any, page_address: str) -> Iterator[Tab]:
     yield opened
     opened.context.close()
     assert opened.complaints == []
-    assert {url for url in opened.asked if not url.startswith(f"{page_address}/")} == set(), "a request left the host"
+    assert {url for url in opened.requests if not url.startswith(f"{page_address}/")} == set(), (
+        "a request left the host"
+    )

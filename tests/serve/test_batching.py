@@ -73,7 +73,7 @@ def test_what_waits_goes_in_together_and_each_gets_its_own(make):
         await asyncio.sleep(0)
         assert batcher.waiting == len(jobs)
         gate.opened.set()
-        return [(await one)[0] for one in (first, *others)]
+        return [(await answer)[0] for answer in (first, *others)]
 
     answers = run(story())
     for answer, expected in zip(answers, predictor.predict(list(SENTENCES)), strict=True):
@@ -114,7 +114,7 @@ def test_who_waits_too_long_is_told_and_not_computed(make):
         gate.opened.set()
         return found
 
-    assert [one.status for one in run(story())] == [504, 504]
+    assert [error.status for error in run(story())] == [504, 504]
     batcher.close()
     assert gate.shapes == [gate.shapes[0]]  # only what was in the engine already
     assert batcher.waiting == 0
@@ -126,8 +126,10 @@ def test_a_broken_batch_fails_its_requests_alone(make):
     gate.fails = lambda batch: batch["input_ids"].shape[1] > 16
 
     async def story():
-        asked = [predictor.task.examples([text]) for text in ("a fox", "fox " * 40, "a dog")]
-        return await asyncio.gather(*(batcher.answer(predictor.task, one) for one in asked), return_exceptions=True)
+        batches = [predictor.task.examples([text]) for text in ("a fox", "fox " * 40, "a dog")]
+        return await asyncio.gather(
+            *(batcher.answer(predictor.task, examples) for examples in batches), return_exceptions=True
+        )
 
     short, long, other = run(story())
     assert long.status == 500
@@ -144,7 +146,7 @@ def test_a_request_that_cannot_be_tokenized_does_not_take_others_with_it(make):
         bad, good = (task.examples([(question, SENTENCES[3])]) for question in ("who? " * 60, "who?"))
         first = asyncio.ensure_future(batcher.answer(task, good))
         await entered(gate)
-        both = [asyncio.ensure_future(batcher.answer(task, one)) for one in (bad, good)]
+        both = [asyncio.ensure_future(batcher.answer(task, examples)) for examples in (bad, good)]
         gate.opened.set()
         return await asyncio.gather(first, *both, return_exceptions=True)
 
@@ -161,10 +163,10 @@ def test_a_request_with_many_rows_lets_others_in_between(make, monkeypatch):
     async def story():
         many = asyncio.ensure_future(batcher.answer(predictor.task, predictor.task.examples(["fox"] * 200)))
         await entered(gate)
-        one = asyncio.ensure_future(batcher.answer(predictor.task, predictor.task.examples(["dog"])))
+        single = asyncio.ensure_future(batcher.answer(predictor.task, predictor.task.examples(["dog"])))
         await asyncio.sleep(0.001)
         gate.opened.set()
-        await asyncio.gather(one, many)
+        await asyncio.gather(single, many)
 
     run(story())
     (dog,) = predictor.task.features(predictor.task.examples(["dog"]), predictor.encoder)
@@ -194,7 +196,7 @@ def test_streams_run_at_once_and_share_a_request(folders):
     answers = run(story())
     batcher.close()
     expected = predictor.predict(texts)
-    assert [one.score for one in answers] == pytest.approx([one.score for one in expected], abs=1e-5)
+    assert [answer.score for answer in answers] == pytest.approx([answer.score for answer in expected], abs=1e-5)
 
 
 def test_closing_answers_what_waits(make):

@@ -54,8 +54,8 @@ def test_head_is_answered_without_a_body(server, path):
 
 def test_a_client_that_waits_to_be_asked_for_its_body_is_asked(server):
     with server.connect() as connection, connection.makefile("rb") as reader:
-        whole = request(more="expect: 100-continue\r\n")
-        connection.sendall(whole.removesuffix(BODY))
+        content = request(more="expect: 100-continue\r\n")
+        connection.sendall(content.removesuffix(BODY))
         assert reader.readline() == b"HTTP/1.1 100 Continue\r\n"
         assert reader.readline() == b"\r\n"
         connection.sendall(BODY)

@@ -40,11 +40,11 @@ def test_a_process_of_its_own_chooses(artifact_folder):
 @pytest.mark.slow
 def test_the_faster_one_is_chosen(artifact_folder, monkeypatch):
     """How far ahead an engine must be decides here: by nothing at all, and by more than any is."""
-    asked = {"m": str(artifact_folder())}
+    folders = {"m": str(artifact_folder())}
     monkeypatch.setattr(engine_trial, "AHEAD", 1e-9)
-    assert set(choose_each(asked, 1)) == {"m"}
+    assert set(choose_each(folders, 1)) == {"m"}
     monkeypatch.setattr(engine_trial, "AHEAD", 1e9)
-    assert choose_each(asked, 1) == {}
+    assert choose_each(folders, 1) == {}
 
 
 @needs_both

@@ -15,7 +15,7 @@ BODY = json.dumps({"data": {"text": "a quick fox"}}).encode()
 START = b"POST /models/text HTTP/1.1\r\nhost: here\r\n"
 CHUNKED = START + b"transfer-encoding: chunked\r\n\r\n"
 MUCH = 64 << 20
-PIECE = 1 << 16
+CHUNK = 1 << 16
 
 
 def head(size: int) -> bytes:
@@ -53,9 +53,9 @@ ENDLESS = {
 
 @pytest.mark.parametrize("kind", ENDLESS)
 def test_a_head_without_an_end_is_refused(server, kind):
-    start, piece = ENDLESS[kind]
+    start, repeated = ENDLESS[kind]
     with server.connect() as wire, wire.makefile("rb") as reader:
-        wire.sendall(start + piece * (1 + MAX_HEAD // len(piece)))
+        wire.sendall(start + repeated * (1 + MAX_HEAD // len(repeated)))
         assert_refused(reader)
     assert server.ask("/readyz").status == 200
 
@@ -70,12 +70,12 @@ def test_the_document_says_so_of_every_route(server):
             assert "431" in operation["responses"]
 
 
-@pytest.mark.parametrize("pieces", [1, 5, 100])
-def test_the_size_is_counted_exactly(server, pieces, caplog):
+@pytest.mark.parametrize("chunks", [1, 5, 100])
+def test_the_size_is_counted_exactly(server, chunks, caplog):
     for size, fits in ((MAX_HEAD, True), (MAX_HEAD + 1, False), (4 * MAX_HEAD, False)):
         with server.connect() as wire, wire.makefile("rb") as reader:
             sent = head(size) + BODY
-            step = -(-len(sent) // pieces)
+            step = -(-len(sent) // chunks)
             for begin in range(0, len(sent), step):
                 wire.sendall(sent[begin : begin + step])
             if fits:
@@ -88,8 +88,8 @@ def test_the_size_is_counted_exactly(server, pieces, caplog):
 
 def test_a_client_that_sends_all_before_it_reads_gets_the_answer(server):
     with server.connect() as wire, wire.makefile("rb") as reader:
-        for piece in (START, b"x: ", *[b"v" * PIECE] * 64, b"\r\n\r\n", BODY):
-            wire.sendall(piece)
+        for part in (START, b"x: ", *[b"v" * CHUNK] * 64, b"\r\n\r\n", BODY):
+            wire.sendall(part)
         assert_refused(reader)
 
 
@@ -143,22 +143,22 @@ AFTER = {
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the memory of the process")
 @pytest.mark.parametrize("kind", AFTER)
 def test_nothing_is_kept_of_what_has_no_end(server, kind):
-    start, piece = AFTER[kind]
+    start, repeated = AFTER[kind]
     before = memory()
     with server.connect() as wire:
         with contextlib.suppress(ConnectionError):  # cut off: after the answer, or without one in a body
             wire.sendall(start)
-            for _ in range(MUCH // PIECE):
-                wire.sendall(piece * (PIECE // len(piece)))
+            for _ in range(MUCH // CHUNK):
+                wire.sendall(repeated * (CHUNK // len(repeated)))
         assert memory() - before < MUCH // 4
     assert server.ask("/readyz").status == 200
 
 
 @pytest.mark.parametrize("kind", ["trailers", "trailer", "chunk's extension"])
 def test_a_body_whose_framing_has_no_end_is_cut_off(server, kind):
-    start, piece = AFTER[kind]
+    start, repeated = AFTER[kind]
     with server.connect() as wire, contextlib.suppress(ConnectionError):
         wire.sendall(start)
-        for _ in range(MUCH // PIECE):
-            wire.sendall(piece * (PIECE // len(piece)))
+        for _ in range(MUCH // CHUNK):
+            wire.sendall(repeated * (CHUNK // len(repeated)))
         pytest.fail("all of it was taken")

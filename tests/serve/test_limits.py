@@ -57,9 +57,9 @@ def test_an_empty_line_does_not_keep_a_connection(server):
             assert wire.recv(4096) == b""
 
 
-def send_until_cut_off(wire, piece, pause=0.0, times=100_000):
+def send_until_cut_off(wire, chunk, pause=0.0, times=100_000):
     for _ in range(times):
-        wire.sendall(piece)
+        wire.sendall(chunk)
         time.sleep(pause)
 
 
@@ -127,11 +127,11 @@ def test_the_page_may_load_nothing_from_elsewhere(server):
 
 def test_the_key_is_asked_for_but_by_health_and_page(folders):
     with in_thread({"text": folders["text"]}, api_key="s3cret") as server:
-        asked = {"data": {"text": "a"}}
+        request = {"data": {"text": "a"}}
         for path in ("/healthz", "/readyz", "/v2/health/live", "/v2/health/ready", "/"):
             assert server.ask(path).status == 200
         for path, body in (
-            ("/models/text", asked),
+            ("/models/text", request),
             ("/models", None),
             ("/metrics", None),
             ("/nope", None),
@@ -141,10 +141,10 @@ def test_the_key_is_asked_for_but_by_health_and_page(folders):
             assert said.status == 401
             assert said.headers["www-authenticate"] == "Bearer"
         for headers in ({"Authorization": "Bearer s3cret"}, {"X-API-Key": "s3cret"}):
-            assert server.ask("/models/text", asked, headers=headers).status == 200
+            assert server.ask("/models/text", request, headers=headers).status == 200
         for wrong in ("Bearer s3cre", "Bearer s3crets", "Basic s3cret", "s3cret", "Bearer ", "Bearer \xe9"):
             headers = {"Authorization": wrong.encode("latin-1")}
-            assert server.ask("/models/text", asked, headers=headers).status == 401
+            assert server.ask("/models/text", request, headers=headers).status == 401
         described = server.ask("/openapi.json", headers={"X-API-Key": "s3cret"}).json
         assert described["security"] == [{"key": []}]
 

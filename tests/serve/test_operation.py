@@ -17,7 +17,7 @@ import pytest
 from serving import in_process, in_thread
 from tersely.serve.server_options import Limits
 
-ASKED = {"data": {"text": "a quick fox"}}
+BODY = {"data": {"text": "a quick fox"}}
 
 
 class Slow:
@@ -75,10 +75,10 @@ def test_health_is_told(server):
 def test_metrics_count_what_happened(folders):
     with in_thread({"text": folders["text"], "tags": folders["tags"]}) as server:
         for _ in range(3):
-            server.ask("/models/text", ASKED)
+            server.ask("/models/text", BODY)
         server.ask("/models/text", {"data": {"text": ["a", "b"]}})
         server.ask("/models/text", b"nonsense")
-        server.ask("/models/nope", ASKED)
+        server.ask("/models/nope", BODY)
         found = numbers(server)
     assert found['tersely_requests_total{model="text",status="200"}'] == 4
     assert found['tersely_requests_total{model="text",status="422"}'] == 1
@@ -94,13 +94,13 @@ def test_overload_is_refused_at_once_and_passes(folders):
     limits = Limits(max_queue=4, max_texts=1)
     with in_thread({"text": folders["text"]}, limits, engine=Slow) as server:
         with ThreadPoolExecutor(24) as clients:
-            said = list(clients.map(lambda _: server.ask("/models/text", ASKED), range(96)))
-        refused = [one for one in said if one.status == 503]
-        assert {one.status for one in said} == {200, 503}
-        assert all(one.headers["retry-after"] == "1" for one in refused)
+            said = list(clients.map(lambda _: server.ask("/models/text", BODY), range(96)))
+        refused = [answer for answer in said if answer.status == 503]
+        assert {answer.status for answer in said} == {200, 503}
+        assert all(answer.headers["retry-after"] == "1" for answer in refused)
         # The server's own time: how long this machine takes to let clients run is another matter.
-        assert max(float(one.headers["x-tersely-milliseconds"]) for one in refused) < 50
-        assert server.ask("/models/text", ASKED).status == 200
+        assert max(float(answer.headers["x-tersely-milliseconds"]) for answer in refused) < 50
+        assert server.ask("/models/text", BODY).status == 200
         assert numbers(server)['tersely_requests_total{model="text",status="503"}'] == len(refused)
 
 
@@ -140,8 +140,8 @@ def test_draining_answers_what_was_taken(folders):
 def test_sigterm_ends_the_command_in_order(folders):
     with in_process(folders["text"], "--workers", "1") as (server, process):
         with ThreadPoolExecutor(4) as clients:
-            said = [clients.submit(server.ask, "/models/text", ASKED) for _ in range(8)]
-            assert {one.result().status for one in said} == {200}
+            said = [clients.submit(server.ask, "/models/text", BODY) for _ in range(8)]
+            assert {answer.result().status for answer in said} == {200}
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
         assert process.stderr.read() == ""
@@ -172,12 +172,12 @@ def test_workers_share_the_port_and_one_that_dies_is_replaced(folders):
         before = workers(server.pid)
         assert len(before) == 2
         with ThreadPoolExecutor(8) as clients:
-            said = list(clients.map(lambda _: server.ask("/models/text", ASKED).status, range(40)))
+            said = list(clients.map(lambda _: server.ask("/models/text", BODY).status, range(40)))
         assert set(said) == {200}
         assert numbers(server)['tersely_requests_total{model="text",status="200"}'] == 40
         os.kill(before[0], signal.SIGKILL)
         for _ in range(20):
-            assert server.ask("/models/text", ASKED).status == 200  # by the other one
+            assert server.ask("/models/text", BODY).status == 200  # by the other one
         deadline = time.monotonic() + 60
         while len(set(workers(server.pid)) - set(before)) < 1 and time.monotonic() < deadline:
             time.sleep(0.1)

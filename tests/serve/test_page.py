@@ -49,9 +49,9 @@ def test_several_labels_and_numbers(tab, page_folders):
 def test_entities_are_marked_where_python_counts_them(tab, page_folders):
     tab.open("tags-fp32")
     expected = said(page_folders, "tags-fp32", ASTRAL)
-    found, whole = marks(tab.ask(text=ASTRAL).first)
+    found, text = marks(tab.ask(text=ASTRAL).first)
     assert found == [entity.text for entity in expected.entities]
-    assert whole == ASTRAL
+    assert text == ASTRAL
     assert any("𠮷" in text for text in found), "this text must put the counting of characters to the test"
     kinds = tab.page.locator("article").first.locator(".kind").all_text_contents()
     assert [kind.strip("\u2060 ()") for kind in kinds] == [entity.label for entity in expected.entities]

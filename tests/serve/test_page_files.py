@@ -92,7 +92,7 @@ def test_the_vocabulary_tells_the_language(tmp_path, family, sentences, expected
         ("bert", ["one text", "another"], False),
         ("bert", [("one", "two"), ("three", "four")], True),
         ("bert", ["one text", ("a", "pair")], None),
-        ("roberta", [("one", "two"), ("three", "four")], None),  # its pairs have one type of piece
+        ("roberta", [("one", "two"), ("three", "four")], None),  # its pairs have one token type
     ],
 )
 def test_the_probe_tells_whether_texts_come_in_pairs(tmp_path, family, inputs, expected):

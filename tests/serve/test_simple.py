@@ -59,10 +59,10 @@ def test_all_scores_has_every_label(server, predict):
 
 
 def test_max_seq_len_cuts_texts(server, predict, folders):
-    whole, cut = (ask(server, "text", {"text": SENTENCES[0]}, {"max_seq_len": n})["confidence"] for n in (32, 6))
+    uncut, cut = (ask(server, "text", {"text": SENTENCES[0]}, {"max_seq_len": n})["confidence"] for n in (32, 6))
     default = ask(server, "text", {"text": SENTENCES[0]}, {"batch_size": 1})["confidence"]
-    assert cut != whole
-    assert default == whole
+    assert cut != uncut
+    assert default == uncut
 
 
 def test_prob_limit_moves_the_bar(server, predict):
@@ -98,9 +98,9 @@ def test_entities_are_those_of_predict(server, predict, words):
 
 def test_one_list_of_words_is_one_sentence(server):
     split = {"is_split_into_words": True}
-    one, many = (ask(server, "tags", {"text": text}, split) for text in (["a", "fox"], [["a", "fox"]]))
-    assert one == many
-    assert one["tokens"] == [["a", "fox"]]
+    single, many = (ask(server, "tags", {"text": text}, split) for text in (["a", "fox"], [["a", "fox"]]))
+    assert single == many
+    assert single["tokens"] == [["a", "fox"]]
 
 
 def test_answers_are_those_of_predict_in_long_contexts_too(server, predict):

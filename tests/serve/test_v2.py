@@ -23,9 +23,9 @@ def client(server):
 
 def tensor(name, texts, binary=True, column=False):
     shape = [len(texts), 1] if column else [len(texts)]
-    given = triton.InferInput(name, shape, "BYTES")
-    given.set_data_from_numpy(np.array([t.encode() for t in texts], object).reshape(shape), binary_data=binary)
-    return given
+    made = triton.InferInput(name, shape, "BYTES")
+    made.set_data_from_numpy(np.array([t.encode() for t in texts], object).reshape(shape), binary_data=binary)
+    return made
 
 
 def wanted(*names, binary=True):
@@ -40,7 +40,7 @@ def test_client_finds_the_server_and_its_models(client, server):
     assert not client.is_model_ready("nope")
     assert client.get_server_metadata()["extensions"] == ["binary_tensor_data"]
     described = client.get_model_metadata("question", "1")
-    assert [one["name"] for one in described["inputs"]] == ["QUESTION", "CONTEXT"]
+    assert [tensor["name"] for tensor in described["inputs"]] == ["QUESTION", "CONTEXT"]
     assert described["outputs"] == [
         {"name": "ANSWER", "datatype": "BYTES", "shape": [-1]},
         {"name": "SCORE", "datatype": "FP32", "shape": [-1]},
@@ -56,18 +56,20 @@ def test_labels_and_scores_are_those_of_predict(client, folders, binary_in, bina
     expected = runtime.load(folders["text"], threads=1).predict(TEXTS)
     shape = (len(TEXTS), 1) if column else (len(TEXTS),)
     assert answer.as_numpy("LABEL").shape == answer.as_numpy("SCORE").shape == shape
-    labels = [one.decode() if isinstance(one, bytes) else one for one in answer.as_numpy("LABEL").ravel()]
-    assert labels == [one.label for one in expected]
-    assert answer.as_numpy("SCORE").ravel() == pytest.approx([one.score for one in expected], abs=1e-5)
-    assert answer.as_numpy("SCORES") == pytest.approx(np.array([[*one.scores.values()] for one in expected]), abs=1e-5)
+    labels = [label.decode() if isinstance(label, bytes) else label for label in answer.as_numpy("LABEL").ravel()]
+    assert labels == [answered.label for answered in expected]
+    assert answer.as_numpy("SCORE").ravel() == pytest.approx([answered.score for answered in expected], abs=1e-5)
+    assert answer.as_numpy("SCORES") == pytest.approx(
+        np.array([[*answered.scores.values()] for answered in expected]), abs=1e-5
+    )
     assert answer.get_response()["id"] == "7"
-    assert [one["name"] for one in answer.get_response()["outputs"]] == ["SCORE", "LABEL", "SCORES"]
+    assert [output["name"] for output in answer.get_response()["outputs"]] == ["SCORE", "LABEL", "SCORES"]
 
 
 def test_all_outputs_come_in_binary_where_none_is_named(client):
     answer = client.infer("text", [tensor("TEXT", TEXTS)], model_version="1")
-    assert {one["name"] for one in answer.get_response()["outputs"]} == {"LABEL", "SCORE", "SCORES"}
-    assert all("binary_data_size" in one["parameters"] for one in answer.get_response()["outputs"])
+    assert {output["name"] for output in answer.get_response()["outputs"]} == {"LABEL", "SCORE", "SCORES"}
+    assert all("binary_data_size" in output["parameters"] for output in answer.get_response()["outputs"])
     assert answer.as_numpy("SCORES").shape == (len(TEXTS), 3)
 
 
@@ -83,7 +85,7 @@ def test_binary_and_json_mix(client):
     answer = client.infer("text", inputs, outputs=both)
     again = client.infer("text", [tensor("TEXT", TEXTS), tensor("TEXT_PAIR", TEXTS[::-1])])
     assert answer.as_numpy("SCORE") == pytest.approx(again.as_numpy("SCORE"), abs=1e-6)
-    assert [*answer.as_numpy("LABEL")] == [one.decode() for one in again.as_numpy("LABEL")]
+    assert [*answer.as_numpy("LABEL")] == [label.decode() for label in again.as_numpy("LABEL")]
 
 
 def test_every_task_answers(client, folders):
@@ -91,16 +93,18 @@ def test_every_task_answers(client, folders):
         return runtime.load(folders[kind], threads=1).predict(inputs)
 
     many = client.infer("labels", [tensor("TEXT", TEXTS)], parameters={"prob_limit": 0.9})
-    chances = [one.scores for one in predict("labels", TEXTS)]
+    chances = [answered.scores for answered in predict("labels", TEXTS)]
     over = [[name for name, chance in row.items() if chance > 0.9] for row in chances]
-    assert [json.loads(one) for one in many.as_numpy("LABEL")] == over
+    assert [json.loads(label) for label in many.as_numpy("LABEL")] == over
     number = client.infer("number", [tensor("TEXT", TEXTS)])
-    assert number.as_numpy("VALUE") == pytest.approx([one.value for one in predict("number", TEXTS)], abs=1e-4)
+    assert number.as_numpy("VALUE") == pytest.approx(
+        [answered.value for answered in predict("number", TEXTS)], abs=1e-4
+    )
     tags = client.infer("tags", [tensor("TEXT", TEXTS)])
-    for text, one in zip(tags.as_numpy("ENTITIES"), predict("tags", TEXTS), strict=True):
-        assert json.loads(text)["tags"] == list(one.tags)
-    asked = [tensor("QUESTION", ["who?"]), tensor("CONTEXT", [SENTENCES[3]])]
-    answer = json.loads(client.infer("question", asked).as_numpy("ANSWER")[0])
+    for text, answered in zip(tags.as_numpy("ENTITIES"), predict("tags", TEXTS), strict=True):
+        assert json.loads(text)["tags"] == list(answered.tags)
+    inputs = [tensor("QUESTION", ["who?"]), tensor("CONTEXT", [SENTENCES[3]])]
+    answer = json.loads(client.infer("question", inputs).as_numpy("ANSWER")[0])
     assert answer["answer"] == predict("question", ("who?", SENTENCES[3]))[0].text
 
 

@@ -12,7 +12,7 @@ import pytest
 import tersely
 from serving import in_thread
 
-SOURCE = Path(tersely.__file__).parent
+PACKAGE = Path(tersely.__file__).parent
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def entered():
     found: set[str] = set()
 
     def profile(frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(str(SOURCE)):
-            found.add(Path(frame.f_code.co_filename).relative_to(SOURCE).as_posix())
+        if event == "call" and frame.f_code.co_filename.startswith(str(PACKAGE)):
+            found.add(Path(frame.f_code.co_filename).relative_to(PACKAGE).as_posix())
 
     threading.setprofile(profile)
     yield found

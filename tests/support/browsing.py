@@ -64,11 +64,11 @@ class Tab:
     """A page, with the addresses that it asked for and what it complained about."""
 
     def __init__(self, browser: Any, address: str, **settings: Any) -> None:
-        self.address, self.asked, self.complaints = address, [], []
+        self.address, self.requests, self.complaints = address, [], []
         self.context = browser.new_context(**{"viewport": {"width": 1100, "height": 900}, **settings})
         self.page = self.context.new_page()
         self.page.set_default_timeout(20_000)
-        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on(
             "console", lambda message: self.complaints.append(message.text) if message.type == "error" else None

@@ -27,12 +27,12 @@ def inputs(kind: str, rows: list[Record]) -> list[Any]:
     return [(row["question"], row["context"]) if kind == "question" else row["text"] for row in rows]
 
 
-def near(one: Any, other: Any) -> bool:
+def near(left: Any, right: Any) -> bool:
     """Equal, numbers to two millionths: batches are cut elsewhere, and sums are taken in another order."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return list(one) == list(other) and all(near(one[name], other[name]) for name in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(near, one, other))
-    if isinstance(one, float) and isinstance(other, float):
-        return abs(one - other) <= 2e-6 * max(1.0, abs(other))
-    return type(one) is type(other) and bool(one == other)
+    if isinstance(left, dict) and isinstance(right, dict):
+        return list(left) == list(right) and all(near(left[name], right[name]) for name in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(near, left, right))
+    if isinstance(left, float) and isinstance(right, float):
+        return abs(left - right) <= 2e-6 * max(1.0, abs(right))
+    return type(left) is type(right) and bool(left == right)

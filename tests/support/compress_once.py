@@ -20,7 +20,7 @@ from tersely_quickly import time_shortly
 
 
 def main() -> None:
-    """Write what came out to `told-<rank>.json` beside the output folder."""
+    """Write a summary of the result to `told-<rank>.json` beside the output folder."""
     time_shortly()
     export_once()
     output = Path(sys.argv[2])
@@ -39,21 +39,21 @@ def main() -> None:
         output, sys.argv[3:], max_steps=3, save_steps=2, per_device_train_batch_size=4, calibration_rows=8,
         learning_rate=1e-3, algo_list="mse", **pruning,
     )  # fmt: skip
-    one = trainer(
+    compressor = trainer(
         model, args, tokenizer=tokenizer, data_collator=DataCollatorWithPadding(tokenizer),
         criterion=lambda logits, labels: torch.nn.functional.cross_entropy(logits, labels),
         train_dataset=rows[:32], eval_dataset=rows[32:],
     )  # fmt: skip
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    result = one.compress(share)
-    told = {
+    result = compressor.compress(share)
+    summary = {
         "path": str(result.path), "best": result.best.name, "fp32": result.fp32.score.value, "met": result.met,
-        "scores": {one.name: one.score.value for one in result.candidates},
+        "scores": {candidate.name: candidate.score.value for candidate in result.candidates},
         "untouched": all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items()),
         "metric": result.source.task.metric, "parents": [parent.label for parent in result.parents],
     }  # fmt: skip
     place = output.parent / f"told-{os.environ.get('RANK', '0')}.json"
-    place.write_text(json.dumps(told), encoding="utf-8")
+    place.write_text(json.dumps(summary), encoding="utf-8")
     assert calls
 
 

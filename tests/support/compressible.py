@@ -95,8 +95,8 @@ class Stack:
         nodes += [h.make_node("Cast", ["attention_mask"], ["mask"], to=T.FLOAT)]
         nodes += [h.make_node("Unsqueeze", ["mask", "two"], ["column"])]
         nodes += [h.make_node("MatMul", [f"v{len(self.weights)}", "head.weight"], ["unbiased"])]
-        nodes += [h.make_node("Add", ["unbiased", "head.bias"], ["pieces"])]
-        nodes += [h.make_node("Mul", ["pieces", "column"], ["kept"])]
+        nodes += [h.make_node("Add", ["unbiased", "head.bias"], ["per_token"])]
+        nodes += [h.make_node("Mul", ["per_token", "column"], ["kept"])]
         arrays |= {"two": np.array([2]), "one": np.array([1])}
         shape: list[Any] = ["batch", "length"]
         outputs = {"logits": ["batch", "length", self.last.shape[1]]}
@@ -136,7 +136,7 @@ def write_place(
     texts = [row["text"] for row in made]
     # Every label comes up, and some answers are close.
     everything = [model.logits(tokenizer.encode(text).ids) for text in texts]
-    model.bias = -np.concatenate([np.atleast_2d(one) for one in everything]).mean(axis=0)
+    model.bias = -np.concatenate([np.atleast_2d(logits) for logits in everything]).mean(axis=0)
     model.write(folder / "model.onnx")
     config: dict[str, Any] = {
         "architectures": [f"BertFor{head}"],
@@ -156,25 +156,27 @@ def write_place(
 
 def _write_rows(folder: Path, name: str, texts: list[str], model: Stack, tokenizer: Any) -> None:
     encoded = [tokenizer.encode(text) for text in texts]
-    found = [model.logits(one.ids) for one in encoded]
+    found = [model.logits(encoding.ids) for encoding in encoded]
     labels = LABELS[model.head]
     if model.head == "SequenceClassification":
-        records = [{"text": text, "label": labels[int(one.argmax())]} for text, one in zip(texts, found, strict=True)]
+        records = [
+            {"text": text, "label": labels[int(logits.argmax())]} for text, logits in zip(texts, found, strict=True)
+        ]
         tsv(folder / f"{name}.tsv", records)
     elif model.head == "TokenClassification":
         tagged = []
-        for text, one, logits in zip(texts, encoded, found, strict=True):
-            firsts = {word: place for place, word in reversed(list(enumerate(one.word_ids))) if word is not None}
+        for text, encoding, logits in zip(texts, encoded, found, strict=True):
+            firsts = {word: place for place, word in reversed(list(enumerate(encoding.word_ids))) if word is not None}
             tags = [labels[int(logits[firsts[word]].argmax())] for word in sorted(firsts)]
             tagged.append({"words": text.split(), "tags": tags})
         conll(folder / f"{name}.conll", tagged)
     else:
-        asked = []
+        questions = []
         for number, text in enumerate(texts):
             answer = text.split()[number % 5]
             start = text.index(answer)
             answers = [{"text": answer, "answer_start": start}]
-            asked.append(
+            questions.append(
                 {"id": f"{name}{number}", "question": "what is the capital", "context": text, "answers": answers}
             )
-        squad(folder / f"{name}.json", asked)
+        squad(folder / f"{name}.json", questions)

@@ -64,11 +64,15 @@ def _wrapped(export: Any) -> Any:
 
         folder = os.environ.get(FOLDER)
         # With more words it is the older exporter, which tests alone call, to write a file.
-        kinds = [fingerprint(*words, named, weights=one) for one in (False, True)] if folder and len(words) == 2 else []
+        kinds = (
+            [fingerprint(*words, named, weights=weights) for weights in (False, True)]
+            if folder and len(words) == 2
+            else []
+        )
         if not kinds or None in kinds:
             return export(*words, **named)
         places = [Path(folder) / f"{kind}.onnx" for kind in kinds]
-        place = next((one for one in places if one.exists()), None)
+        place = next((path for path in places if path.exists()), None)
         if place is None:
             place = _keep(export(*words, **named).model_proto, words[0], *places)
         proto = onnx.load(place)
@@ -147,8 +151,8 @@ def fingerprint(module: Any, arguments: Any, named: Any, weights: bool = True) -
         values = {key: value for key, value in vars(part).items() if isinstance(value, PLAIN)}
         if config is not None:
             values |= {**config.to_dict(), "attention": getattr(config, "_attn_implementation", None)}
-        told = sorted((key, repr(value)) for key, value in values.items() if key[0] != "_" and key not in NAMES)
-        digest.update(repr((name, type(part), told)).encode())
+        settings = sorted((key, repr(value)) for key, value in values.items() if key[0] != "_" and key not in NAMES)
+        digest.update(repr((name, type(part), settings)).encode())
     parameters = module.named_parameters(remove_duplicate=False)
     alike: dict[bytes, int] = {}
     same: dict[int, int] = {}

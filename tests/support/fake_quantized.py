@@ -63,7 +63,7 @@ class Subject:
 
     def logits(self, engine: Any) -> list[np.ndarray]:
         rows = [*self.samples.features, *self.samples.judging]
-        return [np.asarray(one) for one in run(engine, rows, self.samples.pad_id, batch_size=1)]
+        return [np.asarray(logits) for logits in run(engine, rows, self.samples.pad_id, batch_size=1)]
 
 
 def graph_of(model: Any) -> Any:

@@ -72,8 +72,8 @@ class House:
             elif isinstance(node, ast.ImportFrom):
                 parts = name.split(".")
                 start = parts[: len(parts) + is_folder - node.level] if node.level else []
-                source = ".".join([*start, *filter(None, [node.module])])
-                yield from (f"{source}.{alias.name}" for alias in node.names)
+                module = ".".join([*start, *filter(None, [node.module])])
+                yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
 def _room(name: str) -> str:

@@ -60,8 +60,8 @@ def serve(log: Path) -> None:
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})
     for line in sys.stdin:
-        asked = json.loads(line)
-        answer = _run(asked["argv"], asked["kill_after"], log)
+        request = json.loads(line)
+        answer = _run(request["argv"], request["kill_after"], log)
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 

@@ -14,7 +14,7 @@ WORDS = sorted({word.strip(".,;?").lower() for sentence in SENTENCES[:6] for wor
 DECIDING = ("dark", "dog", "fox", "grace", "friday", "paris", "berlin", "old", "river", "percent", "capital")
 FILLERS = [word for word in WORDS if word not in DECIDING]
 LENGTH = 24
-"""Pieces that every row fits in."""
+"""The number of tokens that every row fits in."""
 TRAIN, DEV = 140, 60
 LEARN: dict[str, Any] = {"learning_rate": 3e-3, "num_train_epochs": 4, "per_device_train_batch_size": 8}
 """What it takes to learn them."""
@@ -77,7 +77,7 @@ def tagged(scheme: str) -> Callable[[random.Random], dict[str, Any]]:
     return row
 
 
-def asked(draw: random.Random) -> dict[str, Any]:
+def question(draw: random.Random) -> dict[str, Any]:
     """The answer is the one town that the context names."""
     answer = draw.choice(["paris", "berlin"])
     context = " ".join(sentence(draw, answer))

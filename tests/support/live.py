@@ -69,7 +69,7 @@ def pointers(place: Path, seed: int = 0) -> Pointers:
 
 
 def pointed(tokenizer: Any, count: int = ROWS, length: int = 16) -> list[dict[str, Any]]:
-    """Rows of one length without a mask, as the reference's scripts make them; two labels with one entry a token."""
+    """Rows of one length without a mask, as PaddleNLP's scripts make them; two labels with one entry a token."""
     rows = []
     for number, text in enumerate(texts(count)):
         ids = tokenizer(text, padding="max_length", truncation=True, max_length=length)
@@ -83,7 +83,7 @@ def pointed(tokenizer: Any, count: int = ROWS, length: int = 16) -> list[dict[st
 def both_ends(outputs: Any, labels: Any) -> Any:
     """A criterion over two outputs and two labels."""
     pairs = zip(outputs, labels, strict=True)
-    return sum(nn.functional.binary_cross_entropy(one, two.float()) for one, two in pairs) / 2
+    return sum(nn.functional.binary_cross_entropy(logits, label.float()) for logits, label in pairs) / 2
 
 
 def trainer(model: Any, args: Any, **more: Any) -> Trainer:

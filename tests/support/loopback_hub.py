@@ -34,11 +34,11 @@ class Repository:
 
 
 class Hub:
-    """Repositories, what was asked for (`METHOD path`), a file to send by halves, a status to refuse all with."""
+    """Repositories, its requests (`METHOD path`), a file to send by halves, a status to refuse all with."""
 
     def __init__(self) -> None:
         self.repositories: dict[str, Repository] = {}
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.held: str | None = None
         self.status: int | None = None
         self.holding, self.go_on = threading.Event(), threading.Event()
@@ -58,14 +58,14 @@ class Hub:
         repository.revisions[revision] = commit
         return commit
 
-    def files_asked(self) -> set[str]:
+    def files_sent(self) -> set[str]:
         """Names of the files whose bytes were sent since the last time."""
         found = {
-            one.split("/resolve/")[1].partition("/")[2]
-            for one in self.asked
-            if one.startswith("GET") and "/resolve/" in one
+            request.split("/resolve/")[1].partition("/")[2]
+            for request in self.requests
+            if request.startswith("GET") and "/resolve/" in request
         }
-        self.asked.clear()
+        self.requests.clear()
         return found
 
     @contextlib.contextmanager
@@ -96,7 +96,7 @@ def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
             if hub.status is not None:
                 return self.refuse(hub.status, "Other")
             name, kind, revision, file = parts
-            hub.asked.append(f"{self.command} {path}")
+            hub.requests.append(f"{self.command} {path}")
             repository = hub.repositories.get(name)
             if repository is None:
                 return self.refuse(401, "RepoNotFound")
@@ -200,10 +200,10 @@ class Client:
         """What `runtime.load(address, threads=1).predict(texts)` says; the text of the error if it raises one."""
         return self._ask(load=address, texts=texts, cache=str(cache))
 
-    def _ask(self, **asked: Any) -> Any:
+    def _ask(self, **request: Any) -> Any:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(asked) + "\n")
+        self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
 
@@ -219,17 +219,18 @@ def _client() -> None:
 
     replies = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
-        asked = json.loads(line)
-        os.environ["TERSELY_CACHE"] = asked["cache"]
+        request = json.loads(line)
+        os.environ["TERSELY_CACHE"] = request["cache"]
         out, err = io.StringIO(), io.StringIO()
         reply: Any
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            if "argv" in asked:
-                reply = {"code": main(asked["argv"]), "out": out.getvalue(), "err": err.getvalue()}
+            if "argv" in request:
+                reply = {"code": main(request["argv"]), "out": out.getvalue(), "err": err.getvalue()}
             else:
                 try:
                     reply = [
-                        answer.as_json() for answer in runtime.load(asked["load"], threads=1).predict(asked["texts"])
+                        answer.as_json()
+                        for answer in runtime.load(request["load"], threads=1).predict(request["texts"])
                     ]
                 except UserError as error:
                     reply = str(error)

@@ -16,7 +16,9 @@ FAMILIES = (
 )  # fmt: skip
 ROBERTA_ITSELF = ("xlm_roberta", "camembert")
 """Families that transformers builds module for module as roberta."""
-EVERY_FAMILY = [pytest.param(one, marks=pytest.mark.long) if one in ROBERTA_ITSELF else one for one in FAMILIES]
+EVERY_FAMILY = [
+    pytest.param(family, marks=pytest.mark.long) if family in ROBERTA_ITSELF else family for family in FAMILIES
+]
 """For tests that export or train a model of every family: those that repeat roberta are long."""
 HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering")
 MAX_LENGTH = 96
@@ -100,24 +102,24 @@ def build_tokenizer(
         normalizer, split = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
         words = _count(sentences, normalizer, split)
         letters = sorted({letter for word in words for letter in word})
-        pieces = _first(vocab, specials, letters, [f"##{letter}" for letter in letters], _frequent(words))
-        tokenizer = Tokenizer(models.WordPiece({piece: number for number, piece in enumerate(pieces)}, unk_token=unk))
+        tokens = _first(vocab, specials, letters, [f"##{letter}" for letter in letters], _frequent(words))
+        tokenizer = Tokenizer(models.WordPiece({token: number for number, token in enumerate(tokens)}, unk_token=unk))
         tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder = normalizer, split, decoders.WordPiece()
     elif family in _BYTE_BPE:
         split = pre_tokenizers.ByteLevel(add_prefix_space=False)
         merges = _merges(_count(sentences, None, split), 60)
         # All 256 bytes are in the alphabet, so the vocabulary cannot be smaller than that.
         alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-        pieces = _first(1000, specials, alphabet, [left + right for left, right in merges])
-        tokenizer = Tokenizer(models.BPE({piece: number for number, piece in enumerate(pieces)}, merges))
+        tokens = _first(1000, specials, alphabet, [left + right for left, right in merges])
+        tokenizer = Tokenizer(models.BPE({token: number for number, token in enumerate(tokens)}, merges))
         tokenizer.pre_tokenizer, tokenizer.decoder = split, decoders.ByteLevel()
     else:
         normalizer, split = normalizers.NFKC(), pre_tokenizers.Metaspace()
         words = _count(sentences, normalizer, split)
         letters = sorted({letter for word in words for letter in word})
-        pieces = _first(vocab, specials, letters, _frequent(words))
-        scores = [(piece, -10.0 / len(piece)) for piece in pieces]
-        tokenizer = Tokenizer(models.Unigram(scores, unk_id=pieces.index(unk), byte_fallback=False))
+        tokens = _first(vocab, specials, letters, _frequent(words))
+        scores = [(token, -10.0 / len(token)) for token in tokens]
+        tokenizer = Tokenizer(models.Unigram(scores, unk_id=tokens.index(unk), byte_fallback=False))
         tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder = normalizer, split, decoders.Metaspace()
     tokenizer.add_special_tokens(specials)
     ids = [(token, tokenizer.token_to_id(token)) for token in (start, end)]
@@ -153,7 +155,7 @@ def _frequent(words: Counter[str]) -> list[str]:
 
 
 def _first(most: int, *groups: list[str]) -> list[str]:
-    return list(dict.fromkeys(piece for group in groups for piece in group))[:most]
+    return list(dict.fromkeys(token for group in groups for token in group))[:most]
 
 
 def _merges(words: Counter[str], most: int) -> list[tuple[str, str]]:

@@ -23,7 +23,7 @@ def forward(
     pad: int = 0,
     attention_heads: int = 4,
 ) -> dict[str, Any]:
-    """Give `hidden` [rows, pieces, size] and, by head, `pooled` or `logits`."""
+    """Give `hidden` [rows, tokens, size] and, by head, `pooled` or `logits`."""
     weights = {name: array.astype(np.float64) for name, array in arrays.items()}
     prefix = f"{family}." if head else ""
 
@@ -52,8 +52,8 @@ def forward(
         place = f"{prefix}encoder.layers.{layer}"
 
         def split(part: str, x: np.ndarray = x, place: str = place) -> np.ndarray:
-            rows, pieces, _ = x.shape
-            return linear(x, f"{place}.self_attn.{part}").reshape(rows, pieces, attention_heads, -1).swapaxes(1, 2)
+            rows, tokens, _ = x.shape
+            return linear(x, f"{place}.self_attn.{part}").reshape(rows, tokens, attention_heads, -1).swapaxes(1, 2)
 
         query, key, value = split("q_proj"), split("k_proj"), split("v_proj")
         scores = query @ key.swapaxes(-1, -2) / math.sqrt(query.shape[-1]) + hidden_padding

@@ -24,7 +24,7 @@ def batch_for(model: Any, lengths: tuple[int, ...] = (12, 7, 3), *, width: int |
 def logits(model: Any, batch: dict, **settings: Any) -> torch.Tensor:
     """All outputs in one row."""
     with torch.no_grad():
-        return torch.cat([one.flatten() for one in as_tuple(model(**batch, **settings), output_names(model))])
+        return torch.cat([output.flatten() for output in as_tuple(model(**batch, **settings), output_names(model))])
 
 
 def off(first: torch.Tensor, second: torch.Tensor) -> float:

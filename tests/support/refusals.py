@@ -10,9 +10,9 @@ import pytest
 from tersely.errors import UserError
 
 
-def refusal(call: Callable[..., Any], *given: Any, **options: Any) -> str:
+def refusal(call: Callable[..., Any], *args: Any, **options: Any) -> str:
     """What is said when a call is refused, in one line."""
     with pytest.raises(UserError) as caught:
-        call(*given, **options)
+        call(*args, **options)
     assert "\n" not in str(caught.value)
     return str(caught.value)

@@ -77,15 +77,15 @@ def check_reports(folder: Path) -> Node:
     check_table(page, content)
     for drawing in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
         ElementTree.fromstring(drawing.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1))  # noqa: S314
-    drawings = [one for one in page.all("svg") if one.attributes.get("role") == "group"]
+    drawings = [drawing for drawing in page.all("svg") if drawing.attributes.get("role") == "group"]
     assert len(drawings) == 2  # for wide screens and for narrow ones
     for drawing in drawings:
         check_plot(drawing, content)
     markdown = (folder / "report.md").read_text(encoding="utf-8")
     table = markdown.partition("\n## Candidates\n")[2].partition("\n## ")[0].splitlines()
-    for one in content["candidates"]:
-        (line,) = (line for line in table if re.match(rf"\| {re.escape(one['name'])}(,| \(|\s\|)", line))
-        for said in numbers(one, content):
+    for candidate in content["candidates"]:
+        (line,) = (line for line in table if re.match(rf"\| {re.escape(candidate['name'])}(,| \(|\s\|)", line))
+        for said in numbers(candidate, content):
             assert said in line.replace("−", "-"), (said, line)
     return page
 
@@ -103,27 +103,27 @@ def check_loads_nothing(page: Node) -> None:
     for word in ("fetch", "XMLHttpRequest", "import(", "http:", "https:", "innerHTML"):
         assert word not in next(page.all("script")).text
     assert len(list(page.all("script"))) == 1
-    (policy,) = (one for one in page.all("meta") if one.attributes.get("http-equiv") == "Content-Security-Policy")
+    (policy,) = (meta for meta in page.all("meta") if meta.attributes.get("http-equiv") == "Content-Security-Policy")
     assert policy.attributes["content"].startswith("default-src 'none'; ")
 
 
-def numbers(one: dict[str, Any], content: dict[str, Any]) -> list[str]:
+def numbers(model: dict[str, Any], content: dict[str, Any]) -> list[str]:
     """What a line must say of a model, computed anew from the result."""
 
     def score(value: float) -> str:
         text = f"{100 * value:.2f}" if content.get("fraction", True) else f"{value:.4g}"
         return text if float(text) else text.lstrip("-")
 
-    said = [f"{one['size'] / 1e6:.{1 if one['size'] >= 1e6 else 2}f}"]
-    said.append("not scored" if one["score"] is None else score(one["score"]))
-    if one.get("drop") is not None:
-        said.append(score(one["drop"]))
-    if one.get("drop_interval"):
-        said.append(" to ".join(map(score, one["drop_interval"])))
-    if one.get("same_answer") is not None:
-        said.append(f"{100 * one['same_answer']:.2f}")
-    said += [f"{speed['ratio']:.2f}" for speed in one.get("speed_by_batch", {}).values()]
-    said += [f"{one['speedup']['ratio']:.2f}"] if one.get("speedup") else []
+    said = [f"{model['size'] / 1e6:.{1 if model['size'] >= 1e6 else 2}f}"]
+    said.append("not scored" if model["score"] is None else score(model["score"]))
+    if model.get("drop") is not None:
+        said.append(score(model["drop"]))
+    if model.get("drop_interval"):
+        said.append(" to ".join(map(score, model["drop_interval"])))
+    if model.get("same_answer") is not None:
+        said.append(f"{100 * model['same_answer']:.2f}")
+    said += [f"{speed['ratio']:.2f}" for speed in model.get("speed_by_batch", {}).values()]
+    said += [f"{model['speedup']['ratio']:.2f}"] if model.get("speedup") else []
     return said
 
 
@@ -132,35 +132,35 @@ def check_table(page: Node, content: dict[str, Any]) -> None:
     lines = list(next(table.all("tbody")).all("tr"))
     assert len(lines) == len(content["candidates"]) + 1
     by_name = {line.attributes.get("data-name", "FP32"): line for line in lines}
-    for one in ({**content["fp32"], "name": "FP32"}, *content["candidates"]):
-        line = by_name[one["name"]]
+    for model in ({**content["fp32"], "name": "FP32"}, *content["candidates"]):
+        line = by_name[model["name"]]
         cells = [[part.text for part in cell.all("*") if part.name in ("bdi", "small")] for cell in line.all("*")]
         said = {text.replace("−", "-") for cell in cells for text in cell}
-        assert set(numbers(one, content)) <= said, (numbers(one, content), said)
-        assert (line.attributes.get("class") == "chosen") == (one["name"] == content["best"])
+        assert set(numbers(model, content)) <= said, (numbers(model, content), said)
+        assert (line.attributes.get("class") == "chosen") == (model["name"] == content["best"])
 
 
 def check_plot(drawing: Node, content: dict[str, Any]) -> None:
     """Every model is a point, at the place that the ticks of the axes give it, its area as its size."""
-    points = {one.attributes["data-name"]: one for one in drawing.all("g", wanted="point")}
-    models = {"FP32": content["fp32"], **{one["name"]: one for one in content["candidates"]}}
+    points = {point.attributes["data-name"]: point for point in drawing.all("g", wanted="point")}
+    models = {"FP32": content["fp32"], **{candidate["name"]: candidate for candidate in content["candidates"]}}
     assert points.keys() == models.keys()
     speeds, values = ticks(drawing)
-    largest = max(one["size"] for one in models.values())
+    largest = max(model["size"] for model in models.values())
     radii = {}
     for name, point in points.items():
-        one = models[name]
-        trained = bool({"dynabert", "qat"} & set(one.get("strategy", "").split("+")))
+        model = models[name]
+        trained = bool({"dynabert", "qat"} & set(model.get("strategy", "").split("+")))
         x, y, radius = placed(point, trained)
-        ratios = [speed["ratio"] for speed in one.get("speed_by_batch", {}).values()] or [1.0]
+        ratios = [speed["ratio"] for speed in model.get("speed_by_batch", {}).values()] or [1.0]
         speed = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        if one.get("speedup"):
-            speed = one["speedup"]["ratio"]
+        if model.get("speedup"):
+            speed = model["speedup"]["ratio"]
         assert abs(x - along(speeds, speed)) < 1, name
-        value = one["score"] if content["fp32"]["score"] is not None else one.get("same_answer", 1.0)
+        value = model["score"] if content["fp32"]["score"] is not None else model.get("same_answer", 1.0)
         shown = 100 * value if content.get("fraction", True) or content["fp32"]["score"] is None else value
         assert abs(y - along(values, shown)) < 1, name
-        radii[name] = radius, one["size"]
+        radii[name] = radius, model["size"]
         assert ("trained" in point.attributes["class"]) == trained
         assert name in point.attributes["aria-label"]
         assert next(point.all("title")).text == point.attributes["aria-label"]
@@ -176,12 +176,12 @@ def ticks(drawing: Node) -> tuple[list[tuple[float, float]], list[tuple[float, f
     """Of both axes the places that bear a number, in pixels, with that number: speeds, then scores."""
     texts = list(next(drawing.all("g", wanted="grid")).all("text"))
     speeds = [
-        (float(one.attributes["x"]), float(one.text.removesuffix(" ×"))) for one in texts if one.text.endswith(" ×")
+        (float(text.attributes["x"]), float(text.text.removesuffix(" ×"))) for text in texts if text.text.endswith(" ×")
     ]
     values = [
-        (float(one.attributes["y"]) - 4, float(one.text.replace("−", "-")))
-        for one in texts
-        if one.attributes["text-anchor"] == "end"
+        (float(text.attributes["y"]) - 4, float(text.text.replace("−", "-")))
+        for text in texts
+        if text.attributes["text-anchor"] == "end"
     ]
     return speeds, values
 

@@ -13,8 +13,8 @@ SHAPES = {
 """Heads and neurons by the speed-up that they are for."""
 
 
-def searched(**asked: Any) -> dict[str, Any]:
-    """What `auto` leaves behind, with the options `asked` for; the distilled model of 5.3 × is chosen."""
+def searched(**options: Any) -> dict[str, Any]:
+    """What `auto` leaves behind, with these `options`; the distilled model of 5.3 × is chosen."""
     plain = [
         candidate(f"{calibrator}128-embeddings", "ptq+embeddings", None, 2.9, drop, 0.99 - drop, 23_200_000)
         for calibrator, drop in (("mse", 0.002), ("KL", 0.005), ("min_max", -0.002))
@@ -27,11 +27,11 @@ def searched(**asked: Any) -> dict[str, Any]:
     ]  # fmt: skip
     best = candidate("speedup_5.3-dynabert-mse128-embeddings", "prune+dynabert+ptq+embeddings", "speedup_5.3-dynabert",
                      5.26, 0.006, 0.955, 12_400_000)  # fmt: skip
-    for one in (*plain, *pruned):
-        slower = f"slower by {100 * (best['speedup']['ratio'] / one['speedup']['ratio'] - 1):.0f} %"
-        one["why_not"] = "drop above --max_drop" if one["drop"] > 0.01 else slower
+    for shown in (*plain, *pruned):
+        slower = f"slower by {100 * (best['speedup']['ratio'] / shown['speedup']['ratio'] - 1):.0f} %"
+        shown["why_not"] = "drop above --max_drop" if shown["drop"] > 0.01 else slower
     best["why_not"] = None
-    rungs = [("ptq+embeddings", [one["name"] for one in plain], 0.6)]
+    rungs = [("ptq+embeddings", [candidate["name"] for candidate in plain], 0.6)]
     rungs += [(f"prune+ptq+embeddings at {drop:g} ×", [f"speedup_{drop:g}-mse128-embeddings"], 2.04) for drop in drops]
     rungs += [("prune+dynabert+ptq+embeddings at 5.3 ×", [best["name"]], 11.3)]
     return {
@@ -45,7 +45,7 @@ def searched(**asked: Any) -> dict[str, Any]:
         "not_tried": ["qat+embeddings"], "latency_tables": [], "pareto": [],
         "pruned": [*map(model, SHAPES), {**model(5.3, "-dynabert"), "torch_score": 0.815, "step": 230}],
         "candidates": [*plain, *pruned, best],
-        "settings": {"options": {"strategy": ["auto"], "target_speedup": None, "max_drop": None, **asked}},
+        "settings": {"options": {"strategy": ["auto"], "target_speedup": None, "max_drop": None, **options}},
     }  # fmt: skip
 
 

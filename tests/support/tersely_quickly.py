@@ -104,16 +104,16 @@ def _answer(client: socket.socket) -> int:
     size = int.from_bytes(data[:8], "big")
     while len(data) < size + 8:
         data += client.recv(65536)
-    asked: dict[str, Any] = json.loads(data[8:])
+    request: dict[str, Any] = json.loads(data[8:])
     threading.Thread(target=_end_with, args=(client,), daemon=True).start()
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    os.chdir(asked["folder"])
+    os.chdir(request["folder"])
     os.environ.clear()
-    os.environ.update(asked["environment"])
-    name = Path(asked["argv"][0]).name
-    sys.argv = [name, *asked["argv"][1:]]
+    os.environ.update(request["environment"])
+    name = Path(request["argv"][0]).name
+    sys.argv = [name, *request["argv"][1:]]
     code: Any = 1
     try:
         if name == PYTHON:
@@ -124,7 +124,7 @@ def _answer(client: socket.socket) -> int:
             code = main()
     except SystemExit as stop:
         code = stop.code or 0
-    except BaseException:  # noqa: BLE001 - where the command would have told it
+    except BaseException:  # noqa: BLE001 - where the command would have reported it
         traceback.print_exc()
     sys.stdout.flush()
     sys.stderr.flush()

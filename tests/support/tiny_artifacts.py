@@ -66,7 +66,7 @@ class Numpy:
             h.make_node("Gather", ["table", "input_ids"], ["embedded"]),
             h.make_node("MatMul", ["embedded", "first"], ["product"]),
             h.make_node("Relu", ["product"], ["hidden"]),
-            h.make_node("MatMul", ["hidden", "second"], ["logits" if self.kind == "tags" else "pieces"]),
+            h.make_node("MatMul", ["hidden", "second"], ["logits" if self.kind == "tags" else "per_token"]),
         ]
         arrays = {"table": self.table, "first": self.first, "second": self.second}
         # Both inputs are used, as the exporter's graphs use them.
@@ -75,7 +75,7 @@ class Numpy:
             arrays |= {"last": np.array([2]), "along": np.array([1])}
             nodes += [
                 h.make_node("Unsqueeze", ["mask", "last"], ["column"]),
-                h.make_node("Mul", ["pieces", "column"], ["kept"]),
+                h.make_node("Mul", ["per_token", "column"], ["kept"]),
                 h.make_node("ReduceSum", ["kept", "along"], ["sum"], keepdims=0),
                 h.make_node("ReduceSum", ["column", "along"], ["count"], keepdims=0),
                 h.make_node("Div", ["sum", "count"], ["logits"]),
@@ -83,7 +83,7 @@ class Numpy:
         if self.kind == "question":
             arrays |= {"last": np.array([2])}
             nodes += [
-                h.make_node("Split", ["pieces"], ["start", "end"], axis=2, num_outputs=2),
+                h.make_node("Split", ["per_token"], ["start", "end"], axis=2, num_outputs=2),
                 h.make_node("Squeeze", ["start", "last"], ["start_logits"]),
                 h.make_node("Squeeze", ["end", "last"], ["end_logits"]),
             ]
@@ -168,9 +168,9 @@ def reseal(folder: Path, **changes: Any) -> None:
     seal(folder, replace(read_manifest(folder), **changes))
 
 
-def copy(source: Path, folder: Path) -> Path:
+def copy(artifact: Path, folder: Path) -> Path:
     """A copy to be damaged."""
-    return Path(shutil.copytree(source, folder))
+    return Path(shutil.copytree(artifact, folder))
 
 
 class Rows:

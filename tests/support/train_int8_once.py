@@ -33,17 +33,17 @@ def main() -> None:
     slow_down_others()
     parent, work = Path(sys.argv[1]), Path(sys.argv[2])
     texts = tuple(row["text"] for row in rows(single, 16, seed=5))
-    one = Subject.of(parent / "model", texts, onnx.load(parent / GRAPH))
+    subject = Subject.of(parent / "model", texts, onnx.load(parent / GRAPH))
     size = int(os.environ.get("BATCH", "8"))
     training = {"learning_rate": 1e-3, "max_steps": 9, "save_steps": 3, "per_device_train_batch_size": size}
     run = TrainingRun(
-        one.folder, examples(one.folder, "train")[:104], examples(one.folder, "dev"), work, training, seed=7
+        subject.folder, examples(subject.folder, "train")[:104], examples(subject.folder, "dev"), work, training, seed=7
     )
-    found = train_int8(run, one.calibrated, SETTINGS)
+    found = train_int8(run, subject.calibrated, SETTINGS)
     ranges = {name: [layer.range.low, layer.range.high] for name, layer in found.quant_map.layers.items()}
-    told = {"folder": str(found.folder.relative_to(work)), "step": found.step, "score": found.score.value}
+    summary = {"folder": str(found.folder.relative_to(work)), "step": found.step, "score": found.score.value}
     place = work.parent / f"made-{os.environ.get('RANK', '0')}.json"
-    place.write_text(json.dumps({**told, "ranges": ranges}), encoding="utf-8")
+    place.write_text(json.dumps({**summary, "ranges": ranges}), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -31,9 +31,9 @@ def train(parent: Path, work: Path) -> None:
     own, others = rows[::2], [replace(row, gold=None) for row in rows[1::2]]  # batches mix both kinds
     run = TrainingRun(model, own, dev, work, training, seed=7, unlabelled=others)
     made = train_widths(run, SETTINGS)
-    told = [[one.name, str(one.folder.relative_to(work)), one.step, one.score.value] for one in made]
+    summary = [[width.name, str(width.folder.relative_to(work)), width.step, width.score.value] for width in made]
     rank = os.environ.get("RANK", "0")
-    (work.parent / f"made-{rank}.json").write_text(json.dumps(told), encoding="utf-8")
+    (work.parent / f"made-{rank}.json").write_text(json.dumps(summary), encoding="utf-8")
 
 
 def main() -> None:

@@ -41,7 +41,7 @@ def unwatched() -> Iterator[None]:
 
 
 def _called() -> None:
-    """A first call after it is back: only then is coverage told again of lines of the functions outside."""
+    """A first call after it is back: only then does coverage see lines of the functions outside again."""
 
 
 def leave_exports_unwatched() -> None:

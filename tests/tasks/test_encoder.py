@@ -46,12 +46,12 @@ def test_texts_equal_transformers_cut_to_any_length(
 def test_frame_around_plain_pieces_equals_transformers(encoder_of, transformers_tokenizer, family, first, second):
     encoder, reference = encoder_of(family), transformers_tokenizer(family)
     tokens = [np.array(encoding.ids, np.int64) for encoding in encoder.plain([first, second])]
-    for frame, given_pieces, texts in ((encoder.single, tokens[:1], [first]), (encoder.pair, tokens, [first, second])):
-        ids, types = frame.around(*given_pieces)
+    for frame, parts, texts in ((encoder.single, tokens[:1], [first]), (encoder.pair, tokens, [first, second])):
+        ids, types = frame.around(*parts)
         expected = reference(*batched(*texts), return_token_type_ids=True)
         assert ids.tolist() == expected["input_ids"][0]
         assert types.tolist() == expected["token_type_ids"][0]
-        assert frame.width == len(ids) - sum(map(len, given_pieces))
+        assert frame.width == len(ids) - sum(map(len, parts))
 
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"roberta", "modernbert"}))

@@ -23,17 +23,17 @@ def test_rows_of_numbers_become_features_and_outputs_keep_their_names():
     encoder = NoTokenizer(0, 9)
     examples = POINTERS.examples([{"input_ids": [4, 5], "kind": 3, "more": 1}, {"input_ids": [6], "kind": 2}])
     features = POINTERS.features(examples, encoder)
-    assert [one.input_ids.tolist() for one in features] == [[4, 5], [6]]
-    assert [int(one.more["kind"]) for one in features] == [3, 2]
-    given = POINTERS.decode(examples, features, [np.array([[0.5, 1], [2, 3]]), np.array([[4.0, 5]])])
-    assert given[0].as_json() == {"start": [0.5, 2.0], "end": [1.0, 3.0]}
+    assert [feature.input_ids.tolist() for feature in features] == [[4, 5], [6]]
+    assert [int(feature.more["kind"]) for feature in features] == [3, 2]
+    answers = POINTERS.decode(examples, features, [np.array([[0.5, 1], [2, 3]]), np.array([[4.0, 5]])])
+    assert answers[0].as_json() == {"start": [0.5, 2.0], "end": [1.0, 3.0]}
 
 
 def test_agreement_counts_labels_or_sides_of_the_threshold():
-    one, two = ([np.array([[0.6, 0.4]])], [np.array([[0.9, 0.6]])])
-    said = [POINTERS.decode([None], [None], logits) for logits in (one, two)]
+    first, second = ([np.array([[0.6, 0.4]])], [np.array([[0.9, 0.6]])])
+    said = [POINTERS.decode([None], [None], logits) for logits in (first, second)]
     assert POINTERS.agreement(*said).tolist() == [[1.0, 2.0]]
-    said = [LABELS.decode([None], [None], logits) for logits in (one, two)]
+    said = [LABELS.decode([None], [None], logits) for logits in (first, second)]
     assert LABELS.agreement(*said).tolist() == [[1.0, 1.0]]
 
 

@@ -67,7 +67,7 @@ def test_windows_cover_the_context_with_the_overlap_asked_for(encoder_of, contex
     encoder = encoder_of("bert")
     task = dataclasses.replace(TASK, max_seq_length=length, doc_stride=stride)
     features = task.features(task.examples([("the fox?", context)]), encoder)
-    (whole,) = encoder.plain([context])
+    (encoding,) = encoder.plain([context])
     question = len(encoder.plain(["the fox?"])[0].ids)
     room = length - encoder.pair.width - question
     overlap = min(128, room // 2) if stride is None else min(stride, room * 3 // 4)
@@ -75,12 +75,12 @@ def test_windows_cover_the_context_with_the_overlap_asked_for(encoder_of, contex
     for index, feature in enumerate(features):
         assert len(feature) <= length
         lead, offsets = feature.alignment
-        assert feature.input_ids[lead : lead + len(offsets)].tolist() == whole.ids[start : start + room]
-        assert [tuple(span) for span in offsets] == whole.offsets[start : start + room]
+        assert feature.input_ids[lead : lead + len(offsets)].tolist() == encoding.ids[start : start + room]
+        assert [tuple(span) for span in offsets] == encoding.offsets[start : start + room]
         if index < len(features) - 1:
             assert len(offsets) == room
             start += room - overlap
-    assert start + room >= len(whole.ids)
+    assert start + room >= len(encoding.ids)
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "albert"])

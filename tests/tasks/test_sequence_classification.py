@@ -146,12 +146,12 @@ FLOATS = st.integers(-5000, 5000).map(lambda number: number / 100)
 @given(st.lists(FLOATS, min_size=3, max_size=3))
 def test_decode_equals_torch_softmax_and_sigmoid(values):
     logits = np.array(values, np.float32)
-    (one,) = SINGLE_TASK.decode([], [], [logits])
+    (answer,) = SINGLE_TASK.decode([], [], [logits])
     chances = torch.softmax(torch.tensor(logits, dtype=torch.float64), -1)
-    assert one.value == int(torch.tensor(logits).argmax())
-    assert one.label == SINGLE_TASK.labels[one.value]
-    assert list(one.scores.values()) == pytest.approx(chances.tolist(), abs=1e-9)
-    assert one.score == one.scores[one.label]
+    assert answer.value == int(torch.tensor(logits).argmax())
+    assert answer.label == SINGLE_TASK.labels[answer.value]
+    assert list(answer.scores.values()) == pytest.approx(chances.tolist(), abs=1e-9)
+    assert answer.score == answer.scores[answer.label]
 
     (several,) = MULTI_TASK.decode([], [], [logits])
     chances = torch.sigmoid(torch.tensor(logits, dtype=torch.float64))

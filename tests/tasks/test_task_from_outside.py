@@ -100,7 +100,7 @@ class NextSentence:
     def features(self, examples: Any, encoder: Any) -> list[Feature]:
         seconds = [example.second for example in examples]
         found = encoder.texts([example.first for example in examples], seconds, self.max_seq_length)
-        return [Feature(i, np.array(one.ids), np.array(one.type_ids)) for i, one in enumerate(found)]
+        return [Feature(i, np.array(encoding.ids), np.array(encoding.type_ids)) for i, encoding in enumerate(found)]
 
     def targets(self, example: Any, feature: Any) -> dict[str, Any]:
         return {"labels": np.array(example.gold)}
@@ -109,13 +109,15 @@ class NextSentence:
         return [Follows(int(np.argmax(row)), float(softmax(row)[0])) for row in logits]
 
     def statistics(self, metric: str, examples: Any, answers: Any) -> Any:
-        return self.metrics[metric].rows([one.gold for one in examples], [answer.label for answer in answers])
+        return self.metrics[metric].rows([example.gold for example in examples], [answer.label for answer in answers])
 
     def agreement(self, answers: Any, others: Any) -> Any:
         return np.array([[float(a.label == b.label), 1.0] for a, b in zip(answers, others, strict=True)])
 
     def rightness(self, examples: Any, answers: Any) -> Any:
-        return np.array([float(one.gold == answer.label) for one, answer in zip(examples, answers, strict=True)])
+        return np.array(
+            [float(example.gold == answer.label) for example, answer in zip(examples, answers, strict=True)]
+        )
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -126,33 +128,33 @@ def entered() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("outside") / "model", "bert", "NextSentencePrediction", labels=2)
 
 
 @pytest.fixture(scope="module")
-def exported(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exported(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     records = [{"first": a, "second": b, "label": i % 2} for i, (a, b) in enumerate(PAIRS)]
-    opened = open_folder(source, TaskOptions(task="next_sentence"))
+    opened = open_folder(folder, TaskOptions(task="next_sentence"))
     rows = opened.task.read(Rows.collect("pairs.jsonl", enumerate(records, 1)), Columns(), labelled=True)
     return write_artifact(opened, tmp_path_factory.mktemp("outside") / "artifact", examples=rows).artifact.folder
 
 
 @pytest.fixture(scope="module")
-def expected(source: Path) -> Any:
+def expected(folder: Path) -> Any:
     """Shares of 'it follows' [rows] as transformers computes them."""
     import torch
     from transformers import AutoModelForNextSentencePrediction, AutoTokenizer
 
-    tokenizer, model = AutoTokenizer.from_pretrained(source), AutoModelForNextSentencePrediction.from_pretrained(source)
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForNextSentencePrediction.from_pretrained(folder)
     first, second = zip(*PAIRS, strict=True)
     batch = tokenizer(list(first), list(second), truncation=True, max_length=64, padding=True, return_tensors="pt")
     with torch.no_grad():
         return model.eval()(**batch).logits.softmax(-1)[:, 0].numpy()
 
 
-def test_folder_is_opened_by_its_head(source: Path) -> None:
-    task = open_folder(source).task
+def test_folder_is_opened_by_its_head(folder: Path) -> None:
+    task = open_folder(folder).task
     assert isinstance(task, NextSentence)
     assert (task.labels, task.max_seq_length) == (("LABEL_0", "LABEL_1"), 64)
 

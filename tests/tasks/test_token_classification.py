@@ -122,8 +122,8 @@ def test_windows_of_long_sentences_label_every_word_with_pieces_once(encoder_of,
     encoder = encoder_of(family)
     (example,) = SHORT.examples([words])
     features = SHORT.features([example], encoder)
-    (whole,) = encoder.words([words])
-    owners = list(whole.word_ids)
+    (encoding,) = encoder.words([words])
+    owners = list(encoding.word_ids)
     answered = [int(word) for feature in features for word in feature.alignment.words]
     assert answered == sorted(set(owners))
     for feature in features:
@@ -133,7 +133,7 @@ def test_windows_of_long_sentences_label_every_word_with_pieces_once(encoder_of,
             first = owners.index(int(word))
             size = min(owners.count(int(word)), 12 - encoder.single.width)
             # The word stands there whole, or cut to the room.
-            assert feature.input_ids[place : place + size].tolist() == whole.ids[first : first + size]
+            assert feature.input_ids[place : place + size].tolist() == encoding.ids[first : first + size]
             assert lead <= place < len(feature)
 
 
@@ -144,8 +144,8 @@ def test_decode_gives_each_word_the_tag_of_its_own_piece(encoder_of, words, seed
     examples = SHORT.examples([words])
     features = SHORT.features(examples, encoder_of("bert"))
     (answer,) = SHORT.decode(examples, features, logits_for(features, lambda _, word: tags[word]))
-    (whole,) = encoder_of("bert").words([words])
-    spoken = set(whole.word_ids)
+    (encoding,) = encoder_of("bert").words([words])
+    spoken = set(encoding.word_ids)
     assert answer.words == tuple(words)
     assert answer.tags == tuple(LABELS[tag] if word in spoken else "O" for word, tag in enumerate(tags))
     for entity in answer.entities:
@@ -162,8 +162,8 @@ def test_targets_cover_every_word_with_pieces_once(encoder_of, words, seed):
     features = SHORT.features([example], encoder_of("bert"))
     targets = [SHORT.targets(example, feature)["labels"] for feature in features]
     assert all(len(target) == len(feature) for target, feature in zip(targets, features, strict=True))
-    (whole,) = encoder_of("bert").words([words])
-    expected = [tags[word] for word in sorted(set(whole.word_ids))]
+    (encoding,) = encoder_of("bert").words([words])
+    expected = [tags[word] for word in sorted(set(encoding.word_ids))]
     assert [LABELS[label] for target in targets for label in target if label != -100] == expected
 
 

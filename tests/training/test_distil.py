@@ -37,9 +37,9 @@ def soft_cross_entropy(student: np.ndarray, teacher: np.ndarray, temperature: fl
 def test_hidden_loss_is_the_mean_square_at_real_positions_summed_over_layers():
     student, teacher = [drawn(3, 7, 5, seed=i) for i in range(3)], [drawn(3, 7, 5, seed=10 + i) for i in range(5)]
     expected = 0.0
-    for one, two in ((0, 0), (1, 2), (2, 4)):  # the embeddings, and layers 1 and 3 of the teacher's four
+    for ours, theirs in ((0, 0), (1, 2), (2, 4)):  # the embeddings, and layers 1 and 3 of the teacher's four
         errors = [
-            float((student[one][row, at, unit] - teacher[two][row, at, unit]) ** 2)
+            float((student[ours][row, at, unit] - teacher[theirs][row, at, unit]) ** 2)
             for row, length in enumerate(LENGTHS)
             for at in range(length)
             for unit in range(5)
@@ -68,9 +68,9 @@ def test_logits_loss_of_tokens_counts_real_positions_only():
 def test_logits_loss_of_a_question_is_over_real_positions_and_the_mean_of_both_ends():
     student, teacher = (drawn(3, 7), drawn(3, 7, seed=1)), (drawn(3, 7, seed=2), drawn(3, 7, seed=3))
     total = 0.0
-    for one, two in zip(student, teacher, strict=True):
+    for ours, theirs in zip(student, teacher, strict=True):
         for row, length in enumerate(LENGTHS):
-            total += soft_cross_entropy(one[row, :length].numpy(), two[row, :length].numpy(), 1.0)
+            total += soft_cross_entropy(ours[row, :length].numpy(), theirs[row, :length].numpy(), 1.0)
     got = logits_loss(student, teacher, QUESTION, MASK, COUNTS)
     assert got.item() == pytest.approx(total / 2 / 3, rel=1e-5)
 
@@ -82,16 +82,16 @@ def test_logits_loss_of_several_labels_and_of_a_number():
         p, q = 1 / (1 + math.exp(-t / 2)), 1 / (1 + math.exp(-s / 2))
         expected -= (p * math.log(q) + (1 - p) * math.log(1 - q)) / 4
     assert logits_loss((student,), (teacher,), MULTI, MASK, COUNTS, 2.0).item() == pytest.approx(4 * expected / 3)
-    one, two = drawn(3, 1), drawn(3, 1, seed=1)
-    squares = sum((a - b) ** 2 for a, b in zip(one.flatten().tolist(), two.flatten().tolist(), strict=True))
-    assert logits_loss((one,), (two,), REGRESSION, MASK, COUNTS).item() == pytest.approx(squares / 3, rel=1e-5)
+    first, second = drawn(3, 1), drawn(3, 1, seed=1)
+    squares = sum((a - b) ** 2 for a, b in zip(first.flatten().tolist(), second.flatten().tolist(), strict=True))
+    assert logits_loss((first,), (second,), REGRESSION, MASK, COUNTS).item() == pytest.approx(squares / 3, rel=1e-5)
 
 
 @pytest.mark.parametrize("kind", [SINGLE, MULTI, TOKENS, QUESTION, REGRESSION])
 def test_a_student_that_answers_as_its_teacher_has_no_slope(kind):
     shape = {TOKENS: (3, 7, 4), QUESTION: (3, 7), REGRESSION: (3, 1)}.get(kind, (3, 4))
     outputs = tuple(drawn(*shape, seed=i).requires_grad_() for i in range(2 if kind == QUESTION else 1))
-    loss = logits_loss(outputs, tuple(one.detach() for one in outputs), kind, MASK, COUNTS, 1.7)
+    loss = logits_loss(outputs, tuple(output.detach() for output in outputs), kind, MASK, COUNTS, 1.7)
     for slope in torch.autograd.grad(loss, outputs):
         assert slope.abs().max() < 1e-6
 
@@ -157,9 +157,9 @@ def test_a_criterion_takes_the_place_of_the_tasks_loss(prunable, head, kind):
     with torch.no_grad():
         output = model(**batch)
     outputs, counts = as_tuple(output, output_names(model)), Counts.of([batch])
-    whole = label_loss(outputs, batch, kind, counts, criterion)
-    assert whole.item() == pytest.approx(output.loss.item(), rel=1e-5)
+    loss = label_loss(outputs, batch, kind, counts, criterion)
+    assert loss.item() == pytest.approx(output.loss.item(), rel=1e-5)
     assert isinstance(seen[0], tuple) == (kind == QUESTION)
     twice = Counts(counts.rows, counts.tokens, 2 * counts.labelled_rows, counts.labelled)
-    assert label_loss(outputs, batch, kind, twice, criterion).item() == pytest.approx(whole.item() / 2)
-    assert label_loss(outputs, batch, kind, ONE, criterion).item() == pytest.approx(3 * whole.item())
+    assert label_loss(outputs, batch, kind, twice, criterion).item() == pytest.approx(loss.item() / 2)
+    assert label_loss(outputs, batch, kind, ONE, criterion).item() == pytest.approx(3 * loss.item())

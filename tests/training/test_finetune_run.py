@@ -65,7 +65,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(place: Path) -> Finetuned:
+def undisturbed(place: Path) -> Finetuned:
     """A run that nothing disturbed."""
     return run(place, place / "whole")
 
@@ -89,10 +89,12 @@ def left_behind(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_same_seed_gives_the_same_bytes_and_another_seed_others(place: Path, whole: Finetuned, tmp_path: Path) -> None:
+def test_same_seed_gives_the_same_bytes_and_another_seed_others(
+    place: Path, undisturbed: Finetuned, tmp_path: Path
+) -> None:
     same, other = (run(place, tmp_path / str(seed), seed=seed).folder for seed in (42, 2))
     assert {path.name: path.read_bytes() for path in same.iterdir()} == {
-        path.name: path.read_bytes() for path in whole.folder.iterdir()
+        path.name: path.read_bytes() for path in undisturbed.folder.iterdir()
     }
     assert weights(other) != weights(same)
     assert left_behind(tmp_path) == ["2", "42"]
@@ -115,14 +117,16 @@ def test_best_checkpoint_is_kept_not_the_last(place: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("stop_at", [3, 6, 11])
-def test_interrupted_run_goes_on_to_the_same_bytes(stop_at: int, place: Path, whole: Finetuned, tmp_path: Path) -> None:
+def test_interrupted_run_goes_on_to_the_same_bytes(
+    stop_at: int, place: Path, undisturbed: Finetuned, tmp_path: Path
+) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(place, tmp_path / "cut", Watching(stop_at))
     assert left_behind(tmp_path) == [".cut.training"]
     again = Watching()
     done = run(place, tmp_path / "cut", again)
-    assert weights(done.folder) == weights(whole.folder)
-    assert (done.score.value, done.steps) == (whole.score.value, 12)
+    assert weights(done.folder) == weights(undisturbed.folder)
+    assert (done.score.value, done.steps) == (undisturbed.score.value, 12)
     step = 4 * ((stop_at - 1) // 4)
     assert again.said == ([f"An earlier run was interrupted; going on from checkpoint {step}."] if step else [])
     assert (again.done, again.total) == (12, 12)
@@ -150,14 +154,14 @@ def test_checkpoints_of_another_input_are_not_taken_up(change: str, place: Path,
     assert weights(done.folder) == weights(run(here, tmp_path / "fresh", **more).folder)
 
 
-def test_checkpoint_cut_off_in_the_middle_is_passed_over(place: Path, whole: Finetuned, tmp_path: Path) -> None:
+def test_checkpoint_cut_off_in_the_middle_is_passed_over(place: Path, undisturbed: Finetuned, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(place, tmp_path / "cut", Watching(10))
     (tmp_path / ".cut.training" / "checkpoint-8" / "trainer_state.json").write_text('{"global_step": 8, "ep')
     again = Watching()
     done = run(place, tmp_path / "cut", again)
     assert "going on from checkpoint 8" not in " ".join(again.said)
-    assert weights(done.folder) == weights(whole.folder)
+    assert weights(done.folder) == weights(undisturbed.folder)
 
 
 def test_checkpoints_left_by_a_finished_run_are_removed_and_those_of_another_kept(place: Path, tmp_path: Path) -> None:

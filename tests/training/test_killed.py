@@ -92,8 +92,8 @@ def export_command(tmp_path: Path) -> list[str | Path]:
 
 @pytest.fixture(scope="module")
 def killer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killer]:
-    with Killer(tmp_path_factory.mktemp("killer")) as one:
-        yield one
+    with Killer(tmp_path_factory.mktemp("killer")) as running:
+        yield running
 
 
 @pytest.mark.parametrize("kills", [pytest.param(5, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.long)])

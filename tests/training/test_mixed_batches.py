@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from learnable import asked, number, rows, several, single, tagged
+from learnable import number, question, rows, several, single, tagged
 from models import build
 from tersely.data import from_dataset
 from tersely.engines.torch import as_tuple, input_names, output_names
@@ -30,7 +30,7 @@ KINDS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "labels": ("SequenceClassification", several, THINGS),
     "number": ("SequenceClassification", number, {"labels": 1, "problem_type": "regression"}),
     "tags": ("TokenClassification", tagged("BIOES"), TAGS),
-    "span": ("QuestionAnswering", asked, {}),
+    "span": ("QuestionAnswering", question, {}),
 }
 
 
@@ -48,7 +48,7 @@ def mixed(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     own, others = (
         folder.task.read(from_dataset(rows(make, 8, seed)), Columns(), labelled=seed == 0) for seed in (0, 1)
     )
-    return folder, model, own, [one for both in zip(others, own, strict=True) for one in both]
+    return folder, model, own, [example for both in zip(others, own, strict=True) for example in both]
 
 
 def test_the_loss_of_labels_is_torchs_over_the_rows_that_have_them(mixed: Any) -> None:
@@ -66,7 +66,7 @@ def test_the_loss_of_labels_is_torchs_over_the_rows_that_have_them(mixed: Any) -
 def test_the_parts_of_a_batch_add_up_to_its_loss(mixed: Any) -> None:
     """One part has no label at all."""
     folder, model, own, both = mixed
-    ordered = sorted(both, key=lambda one: one.gold is not None)
+    ordered = sorted(both, key=lambda example: example.gold is not None)
     dataset = FeatureDataset(folder.task, ordered, folder.encoder)
     collate, kind = Collator(folder.encoder, input_names(model)), folder.task.loss
     parts = [collate([dataset[i] for i in range(*ends)]) for ends in ((0, 4), (4, 11), (11, 16))]
@@ -89,7 +89,7 @@ def test_a_criterion_is_given_the_rows_that_have_labels(mixed: Any) -> None:
 
     def criterion(logits: Any, labels: Any) -> torch.Tensor:
         pair = (logits[0], labels[0]) if isinstance(logits, tuple) else (logits, labels)
-        seen.append([len(one) for one in pair])
+        seen.append([len(part) for part in pair])
         return pair[0].float().mean()
 
     with torch.no_grad():
@@ -106,8 +106,8 @@ def test_the_teacher_is_heard_on_all_rows(mixed: Any) -> None:
         outputs = as_tuple(model(**{name: batch[name] for name in input_names(model)}), output_names(model))
     taught = tuple(output.roll(1, 0) for output in outputs)
     half = tuple(output.clone() for output in taught)
-    for one, own in zip(half, outputs, strict=True):
-        one[0] = own[0]  # the first row has no label
+    for output, own in zip(half, outputs, strict=True):
+        output[0] = own[0]  # the first row has no label
     counts, mask, kind = Counts.of([batch]), mask_of(batch), folder.task.loss
     assert logits_loss(outputs, taught, kind, mask, counts) != logits_loss(outputs, half, kind, mask, counts)
 
@@ -125,11 +125,11 @@ def trained(model: ModelFolder, work: Path, settings: PruneSettings, **parts: An
 
 
 def without_labels(found: list[Any]) -> list[Any]:
-    return [replace(one, gold=None) for one in found]
+    return [replace(example, gold=None) for example in found]
 
 
-def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
-    return all(np.array_equal(one[name], other[name]) for name in one)
+def same(left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> bool:
+    return all(np.array_equal(left[name], right[name]) for name in left)
 
 
 @pytest.mark.slow
@@ -158,7 +158,7 @@ def test_alone_they_do_where_no_label_is_needed(model: ModelFolder, tmp_path: Pa
     taught, more = PruneSettings(width_mult_list="1/2", importance="teacher"), examples(model, "train")[:16]
     alone = trained(model, tmp_path / "alone", taught, train=[], unlabelled=without_labels(more))
     assert same(alone, trained(model, tmp_path / "train", taught, train=without_labels(more)))
-    for asked_for in ({}, {"importance": "teacher", "label_loss": 1}):
-        settings = PruneSettings(width_mult_list="1/2", **asked_for)
+    for changes in ({}, {"importance": "teacher", "label_loss": 1}):
+        settings = PruneSettings(width_mult_list="1/2", **changes)
         with pytest.raises(UserError, match="There are no labelled training rows"):
             trained(model, tmp_path / "refused", settings, train=[], unlabelled=without_labels(more))

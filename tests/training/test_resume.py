@@ -29,12 +29,12 @@ def test_rows_that_differ_in_the_middle_of_a_long_array_are_two_runs(
     folder = open_folder(model_folder())
     arguments = TrainingArguments(output_dir=str(tmp_path), use_cpu=True)
     assert repr(feature(1)) == repr(feature(2))
-    one, same, other = (fingerprint(folder.path, folder.task, arguments, [feature(i)]) for i in (1, 1, 2))
-    assert (one == same, one == other) == (True, False)
+    first, same, other = (fingerprint(folder.path, folder.task, arguments, [feature(i)]) for i in (1, 1, 2))
+    assert (first == same, first == other) == (True, False)
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("left", "right"),
     [
         (np.zeros(LONG, np.float32), np.zeros(LONG, np.float64)),
         (np.zeros((2, LONG)), np.zeros((LONG, 2))),
@@ -47,9 +47,9 @@ def test_rows_that_differ_in_the_middle_of_a_long_array_are_two_runs(
         (np.array(["a", None], object), np.array(["a", "None"], object)),
     ],
 )
-def test_what_differs_has_another_digest(one: object, other: object) -> None:
-    assert digest(one) != digest(other)
-    assert digest([one, {"x": other}]) == digest([one, {"x": other}])
+def test_what_differs_has_another_digest(left: object, right: object) -> None:
+    assert digest(left) != digest(right)
+    assert digest([left, {"x": right}]) == digest([left, {"x": right}])
 
 
 def test_the_order_of_a_mapping_does_not_matter() -> None:

@@ -53,8 +53,8 @@ def test_value_is_vectorised_over_leading_axes(metric: Metric, golds: Any, answe
     assert statistics.dtype == np.float64
     counts = RANDOM.integers(0, 3, size=(2, 3, 40))
     values = metric.value(counts @ statistics)
-    one_by_one = [[float(metric.value(counts[i, j] @ statistics)) for j in range(3)] for i in range(2)]
-    np.testing.assert_allclose(values, one_by_one, atol=1e-12)
+    in_turn = [[float(metric.value(counts[i, j] @ statistics)) for j in range(3)] for i in range(2)]
+    np.testing.assert_allclose(values, in_turn, atol=1e-12)
 
 
 @pytest.mark.parametrize(("metric", "golds", "answers"), CASES)
