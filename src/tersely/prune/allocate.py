@@ -39,7 +39,7 @@ def allocate(sublayers: Sequence[Levels], budget: float) -> list[int]:
     >>> allocate(both, budget=4.0), allocate(both, budget=2.0)
     ([2, 2], [0, 2])
     """
-    least = sum(float(one.seconds.min()) for one in sublayers)
+    least = sum(float(levels.seconds.min()) for levels in sublayers)
     if least > budget:
         raise UserError(f"The layers take {least:.4g} s at least; the budget is {budget:.4g} s.")
     bin_size = max(budget, 1e-12) / BINS

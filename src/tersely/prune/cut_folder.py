@@ -157,8 +157,8 @@ def write_folder(
 
 def _write_tokenizer(scratch: Path, source: Path, smaller: SmallerTokenizer, length: int) -> None:
     numbers = smaller.numbers
-    asked = _read(source, "tokenizer")
-    content = {**smaller.content, "truncation": asked.get("truncation"), "padding": asked.get("padding")}
+    settings = _read(source, "tokenizer")
+    content = {**smaller.content, "truncation": settings.get("truncation"), "padding": settings.get("padding")}
     if content["truncation"]:
         content["truncation"]["max_length"] = min(content["truncation"]["max_length"], length)
     if content["padding"]:

@@ -90,7 +90,7 @@ def own_predictions(model: nn.Module) -> Loss:
     def loss(output: Any, batch: Mapping[str, Any]) -> torch.Tensor:
         outputs, mask = as_tuple(output, names), batch.get("attention_mask")
         if len(outputs) != len(names):
-            what = f"The model gives {len(outputs)} outputs, whose targets cannot be told from its own predictions."
+            what = f"The model gives {len(outputs)} outputs, whose targets cannot be read from its own predictions."
             raise UserError(what, hint="Give labelled rows and a criterion.")
         if len(outputs) == 2:  # a question's start and end
             floor = torch.finfo(outputs[0].dtype).min

@@ -39,7 +39,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class TimedGraph:
-    """A pruned model whose whole graph was timed: its sizes by layer, and how many times as fast as FP32 it is."""
+    """A pruned model whose graph was timed: its sizes by layer, and how many times as fast as FP32 it is."""
 
     heads: tuple[int, ...]
     neurons: tuple[int, ...]
@@ -50,10 +50,10 @@ class TimedGraph:
 class LatencyTable:
     """Seconds of a batch, and of each layer's part of it.
 
-    `fp32`: the model as exported on its fastest FP32 engine. `full`: all layers whole, in the precision that is
-    wanted. `heads`, `neurons`: attention and FFN of any layer but the last; `last_heads`, `last_neurons` of that one,
-    which may be computed for one position. `about`: what it was measured with. `graphs`: pruned models that were timed
-    since; with them the same table gives the same shapes, though a budget is corrected by what a graph really takes.
+    `fp32`: the model as exported on its fastest FP32 engine. `full`: the full model in the precision
+    that is wanted. `heads`, `neurons`: attention and FFN of any layer but the last; `last_heads`, `last_neurons` of
+    that one, which may be computed for one position. `about`: what it was measured with. `graphs`: pruned models that
+    were timed since; with them the same table gives the same shapes, though a budget is corrected by what a graph really takes.
     """
 
     fp32: float
@@ -68,17 +68,17 @@ class LatencyTable:
     def seen(self, shape: Shape) -> float | None:
         """How many times as fast as FP32 a graph of this shape was, if one was timed."""
         sizes = (shape.heads, shape.ffn)
-        return next((one.speedup for one in self.graphs if (one.heads, one.neurons) == sizes), None)
+        return next((graph.speedup for graph in self.graphs if (graph.heads, graph.neurons) == sizes), None)
 
     def with_graph(self, shape: Shape, speedup: float) -> LatencyTable:
         """The same with one more graph that was timed."""
         return replace(self, graphs=(*self.graphs, TimedGraph(shape.heads, shape.ffn, speedup)))
 
     def scaled(self, share: float) -> LatencyTable:
-        """The same with every layer's cost so many times as large; what all layers whole take stays."""
+        """The same with every layer's cost so many times as large; what the full model takes stays."""
         names = ("heads", "neurons", "last_heads", "last_neurons")
         costs = {name: getattr(self, name) for name in names}
-        scaled: Any = {name: Cost(one.units, tuple(share * x for x in one.seconds)) for name, one in costs.items()}
+        scaled: Any = {name: Cost(cost.units, tuple(share * x for x in cost.seconds)) for name, cost in costs.items()}
         return replace(self, **scaled)
 
     def cost(self, unit: str, layer: int, layers: int) -> Cost:
@@ -90,10 +90,10 @@ class LatencyTable:
     def seconds(self, shape: Shape, full: Shape) -> float:
         """What a smaller model of the same depth would take."""
         saved, layers = 0.0, len(full.layers)
-        for unit, kept, whole in ((HEADS, shape.heads, full.heads), (NEURONS, shape.ffn, full.ffn)):
+        for unit, kept, most in ((HEADS, shape.heads, full.heads), (NEURONS, shape.ffn, full.ffn)):
             for layer in range(layers):
                 cost = self.cost(unit, layer, layers)
-                saved += cost.at(whole[layer]) - cost.at(kept[layer])
+                saved += cost.at(most[layer]) - cost.at(kept[layer])
         return self.full - saved
 
     def speedup(self, shape: Shape, full: Shape) -> float:

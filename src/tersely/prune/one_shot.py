@@ -86,7 +86,7 @@ class OneShotPruner:
             smaller, _ = self._cut(scores, shape, few)
             tried.append((self._change(smaller), scores, shape))
         # Two methods may agree on sizes and yet keep other units.
-        _, scores, shape = min(tried, key=lambda one: one[0])
+        _, scores, shape = min(tried, key=lambda trial: trial[0])
         smaller, repaired = self._cut(scores, shape, self.sample)
         return OneShot(smaller, shape, scores.method, self._change(smaller), repaired)
 
@@ -127,8 +127,8 @@ def shape_within(places: Places, scores: Scores, table: LatencyTable, seconds: f
         together = family.heads_are_shared if unit == HEADS else family.layers_share_weights
         groups += [(unit, list(range(layers)))] if together else [(unit, [layer]) for layer in range(layers)]
     levels = [_levels(unit, members, places, scores, table) for unit, members in groups]
-    rest = table.full - sum(float(one.seconds[-1]) for one in levels)
-    if rest + sum(float(one.seconds.min()) for one in levels) > seconds:
+    rest = table.full - sum(float(sublayer.seconds[-1]) for sublayer in levels)
+    if rest + sum(float(sublayer.seconds.min()) for sublayer in levels) > seconds:
         fastest = table.fp32 / max(rest, 1e-12)
         what = f"A speed-up of {table.fp32 / seconds:.4g} cannot be reached: without any layer it is {fastest:.3g}."
         raise UserError(what, hint="Ask for less.", option="target_speedup")

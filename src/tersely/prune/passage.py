@@ -21,7 +21,7 @@ class Seen:
     """What watched modules took and gave, in the order of their calls; `outputs` of the model, unless it stopped."""
 
     inputs: dict[str, list[torch.Tensor]] = field(default_factory=lambda: defaultdict(list))
-    given: dict[str, list[torch.Tensor]] = field(default_factory=lambda: defaultdict(list))
+    outputs_of: dict[str, list[torch.Tensor]] = field(default_factory=lambda: defaultdict(list))
     outputs: tuple[torch.Tensor, ...] = ()
 
 
@@ -40,7 +40,7 @@ class Passage:
         self.model: Any = model
         self.places: Places = locate(model, family)
         self._names = output_names(model)
-        self._as_given: dict[str, Callable[[Any], Any]] = {}
+        self._forms: dict[str, Callable[[Any], Any]] = {}
 
     def run(
         self,
@@ -71,7 +71,7 @@ class Passage:
 
         def after(name: str) -> Callable[..., None]:
             def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
-                seen.given[name].append(output[0] if isinstance(output, tuple) else output)
+                seen.outputs_of[name].append(output[0] if isinstance(output, tuple) else output)
 
             return hook
 
@@ -104,7 +104,7 @@ class Passage:
         handle = first.register_forward_pre_hook(enter, with_kwargs=True, prepend=True)
         try:
             for name, block in skipped:
-                block.forward = self._passing_on(self._as_given[name])
+                block.forward = self._passing_on(self._forms[name])
             with self._noting_forms():
                 yield
         finally:
@@ -119,11 +119,11 @@ class Passage:
         def note(name: str) -> Callable[..., None]:
             def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
                 rest = len(output) - 1 if isinstance(output, tuple) else None
-                self._as_given.setdefault(name, lambda x: x if rest is None else (x, *([None] * rest)))
+                self._forms.setdefault(name, lambda x: x if rest is None else (x, *([None] * rest)))
 
             return hook
 
-        blocks = [(name, self.model.get_submodule(name)) for name in self.places.blocks if name not in self._as_given]
+        blocks = [(name, self.model.get_submodule(name)) for name in self.places.blocks if name not in self._forms]
         handles = [block.register_forward_hook(note(name)) for name, block in blocks]
         try:
             yield

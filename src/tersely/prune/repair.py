@@ -168,7 +168,7 @@ class _Repair:
         attention, ffn = (
             [
                 r[mask] + o[mask]
-                for r, o in zip(self._residuals(seen, block, kind, self.teacher), seen.given[name], strict=True)
+                for r, o in zip(self._residuals(seen, block, kind, self.teacher), seen.outputs_of[name], strict=True)
             ]
             for kind, name in zip((HEADS, NEURONS), outputs, strict=True)
         )
@@ -190,8 +190,8 @@ class _Repair:
         if unit == HEADS:
             return before
         if self.family.norm_first:
-            given = seen.given[passage.places.outputs(HEADS)[block]]
-            return [r + o for r, o in zip(before, given, strict=True)]
+            projected = seen.outputs_of[passage.places.outputs(HEADS)[block]]
+            return [r + o for r, o in zip(before, projected, strict=True)]
         return seen.inputs[self._ffn_in(passage, block)]
 
     def _ffn_in(self, passage: Passage, block: int) -> str:

@@ -207,7 +207,7 @@ def _columns(units: Sequence[int], size: int) -> torch.Tensor:
 
 def _some(batches: Sequence[Inputs], tokens: int) -> list[Inputs]:
     """Batches spread over all, with so many tokens."""
-    total = sum(int(real_positions(one).sum()) for one in batches)
+    total = sum(int(real_positions(inputs).sum()) for inputs in batches)
     every = max(1, round(total / tokens))
     return list(batches[::every])
 

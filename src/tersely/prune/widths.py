@@ -31,7 +31,7 @@ class Target:
 class PruneSettings(LossSettings):
     """The options of `dynabert`, each by its name.
 
-    Widths and depths may be given as texts, numbers or fractions; they are kept as fractions, exactly as typed.
+    Widths and depths may be given as texts, numbers or fractions; they are kept as fractions, exactly as written.
 
     >>> PruneSettings(width_mult_list=["3/4", 0.5]).width_mult_list
     (Fraction(3, 4), Fraction(1, 2))
