@@ -1,7 +1,7 @@
 """Files and folders that appear whole or not at all, and never over files that Tersely did not write.
 
 All is written under a hidden name beside its place and renamed at the end. A scratch folder is locked for as long as
-its process lives: what a killed run left behind is told from what a live one is writing, and removed by the next.
+its process lives: what a killed run left behind is kept apart from what a live run is writing, and removed by the next.
 """
 
 from __future__ import annotations

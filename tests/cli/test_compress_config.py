@@ -61,7 +61,7 @@ def test_lists_on_the_command_line_replace_those_of_the_file(understood: Any) ->
     assert (seen["algo_list"], seen["strategy"]) == (["hist"], [["dynabert+ptq"]])
     assert "batch_size_list" not in seen
     assert "max_steps" not in seen
-    assert any("batch_size_list (--calibration_rows was typed)" in note for note in notes)
+    assert any("batch_size_list (--calibration_rows is on the command line)" in note for note in notes)
 
 
 def test_aliases_of_automatic_compression_work(tmp_path: Path) -> None:

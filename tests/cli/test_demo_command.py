@@ -72,7 +72,7 @@ def test_demo_goes_through_everything_and_a_second_run_uses_it_again(
     assert {path: path.stat().st_mtime_ns for path in made} == made
     for name in ("torch", "onnxruntime", "openvino"):
         assert f"\n{name} " in second.out
-    assert f"is told in {output / 'compressed' / 'report.html'}" in second.out
+    assert f"stands in {output / 'compressed' / 'report.html'}" in second.out
     predict, serve = (line.strip() for line in second.out.splitlines() if line.startswith("  "))
     predicted = subprocess.run(["bash", "-euc", predict], capture_output=True, text=True, check=True)
     assert json.loads(predicted.stdout)["label"] in ("negative", "positive")

@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"\nThe INT8 model is the folder {best}; it runs without torch. Go on with it:")
     print(f"  echo 'A quiet, moving film.' | {tersely} predict {best}")
     print(f"  {tersely} serve {best}    # its page: http://{ServerOptions.host}:{ServerOptions.port}")
-    print(f"What was tried, chosen and why is told in {output / 'compressed' / 'report.html'} (for a browser).")
+    print(f"What was tried, chosen and why stands in {output / 'compressed' / 'report.html'} (for a browser).")
     return 0
 
 

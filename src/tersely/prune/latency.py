@@ -53,7 +53,8 @@ class LatencyTable:
     `fp32`: the model as exported on its fastest FP32 engine. `full`: the full model in the precision
     that is wanted. `heads`, `neurons`: attention and FFN of any layer but the last; `last_heads`, `last_neurons` of
     that one, which may be computed for one position. `about`: what it was measured with. `graphs`: pruned models that
-    were timed since; with them the same table gives the same shapes, though a budget is corrected by what a graph really takes.
+    were timed since; with them the same table gives the same shapes, though a budget is corrected by what a graph
+    really takes.
     """
 
     fp32: float

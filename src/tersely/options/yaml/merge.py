@@ -75,7 +75,7 @@ def beside(config: Config, words: Sequence[str], flags: Flags) -> Config:
     """The file's options that the command line neither sets nor contradicts."""
     named = flags.named(words)
     others = {name: setting for name, setting in config.settings.items() if name not in named}
-    instead = {other: f"--{name} was typed" for name in sorted(named) for other in INSTEAD.get(name, ())}
+    instead = {other: f"--{name} is on the command line" for name in sorted(named) for other in INSTEAD.get(name, ())}
     return replace(config, settings=others).without(instead)
 
 
