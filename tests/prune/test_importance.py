@@ -151,5 +151,5 @@ def test_outputs_that_say_no_targets_are_refused(prunable):
 
     found = importance(Two(), [batch_for(model)], lambda output, batch: output[0].sum())
     assert len(found.heads) == 3
-    with pytest.raises(UserError, match="gives 2 outputs, whose targets cannot be told"):
+    with pytest.raises(UserError, match="gives 2 outputs, whose targets cannot be read"):
         importance(Two(), [batch_for(model)], own_predictions(Two()))

@@ -7,18 +7,20 @@ import pytest
 import torch
 
 from models import EVERY_FAMILY, SENTENCES, build
-from tersely.models.carve import Shape, carve, shape_of
+from tersely.models.carve import Shape, carve, locate, shape_of
 from tersely.models.carve.places import HEADS, NEURONS
 from tersely.models.families import find
 from tersely.models.folder import open_folder
+from tersely.prune.answers import AnswerDistance
 from tersely.prune.fisher import fisher
-from tersely.prune.importance import reorder
+from tersely.prune.importance import masked, reorder
 from tersely.prune.passage import Passage, real_positions
 from tersely.prune.repair import Gram, repair
 from tersely.prune.sample import Sample, draw
 from tersely.prune.scores import level_units
 from tersely.prune.surgeon import surgeon
 from tersely.tasks import Columns
+from tersely.tasks.sequence_classification import SINGLE
 
 
 def opened(tmp_path, family="bert", head="SequenceClassification", rows=80, **settings):
@@ -129,7 +131,8 @@ def test_repair_finds_the_weights_that_were_spoilt(family, tmp_path):
 def test_both_ways_score_every_unit_of_every_family(family, tmp_path):
     _, model, description, sample = opened(tmp_path, family, rows=20)
     places = Passage(model, description).places
-    for scores in (fisher(model, description, sample.fitting), surgeon(model, description, sample)):
+    answers = AnswerDistance(SINGLE)
+    for scores in (fisher(model, description, sample.fitting, answers), surgeon(model, description, sample, answers)):
         pruned = carve(reorder(model, scores.importance, description), description, places.full)
         assert distance(model, pruned.eval(), sample) < 1e-6  # an order of units, none twice
         for (unit, block), harms in scores.harms.items():
@@ -158,17 +161,14 @@ def test_the_surgeon_drops_a_head_that_another_one_repeats(tmp_path):
     with torch.no_grad():
         for part in (layer.self.query, layer.self.key, layer.self.value):
             part.weight[:size], part.bias[:size] = part.weight[size : 2 * size], part.bias[size : 2 * size]
-    order = np.argsort(-surgeon(model, family, sample).importance.heads[0], kind="stable")
+    order = np.argsort(-surgeon(model, family, sample, AnswerDistance(SINGLE)).importance.heads[0], kind="stable")
     assert order[-1] in (0, 1)
 
 
 def test_the_harm_of_a_level_is_the_squared_slope_of_outputs(tmp_path):
     """Against gradients of every output, one by one, for one head."""
     _, model, family, sample = opened(tmp_path, rows=10)
-    scores = fisher(model, family, sample.fitting * 40, seed=1)
-    from tersely.models.carve import locate
-    from tersely.prune.importance import masked
-
+    scores = fisher(model, family, sample.fitting * 40, AnswerDistance(SINGLE), seed=1)
     total, rows = 0.0, 0
     for inputs in sample.fitting:
         with torch.enable_grad(), masked(model, locate(model, family)) as masks:

@@ -143,7 +143,7 @@ def test_counts_of_parts_add_up():
     [("SequenceClassification", SINGLE), ("TokenClassification", TOKENS), ("QuestionAnswering", QUESTION)],
 )
 def test_a_criterion_takes_the_place_of_the_tasks_loss(prunable, head, kind):
-    """Called as SPEC says: (logits, labels), of a question two tuples; a mean, of which parts make up the whole."""
+    """Called with (logits, labels), of a question two tuples; a mean, of which parts make up the whole."""
     model = load_module(prunable("bert", head, labels=3))
     batch = {**batch_for(model), **labels_for(head, SINGLE)}
     seen = []

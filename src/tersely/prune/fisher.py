@@ -1,8 +1,9 @@
 r"""Score heads and neurons by one backward pass (Kwon et al. 2022, with outputs in the place of a loss).
 
-A head's or neuron's harm is the mean square of the change of the model's outputs when its mask falls from 1 to 0, to
-first order: $\sum_k (\partial z_k / \partial m)^2$ over outputs k and samples. With random signs v the one gradient of
-$\sum_k v_k z_k$ has this as the mean of its square. Labels are not needed. Harms of several units add up.
+A head's or neuron's harm is how far the answers move when its mask falls from 1 to 0, to first order in the outputs
+z: $(\partial z / \partial m)^\top C (\partial z / \partial m)$ with C the curvature of the distance of answers. With
+random v whose v vᵀ has C as its mean, the one gradient of $\sum_k v_k z_k$ has this as the mean of its square. Labels
+are not needed. Harms of several units add up.
 """
 
 from __future__ import annotations
@@ -19,14 +20,20 @@ from ..models.carve import locate, twin
 from ..models.carve.places import HEADS, NEURONS
 from ..models.families import Family
 from ..progress import SILENT, Progress
+from .answers import AnswerDistance
 from .importance import Importance, masked
-from .passage import real_positions
 from .sample import Inputs
 from .scores import Scores, level_units
 
 
 def fisher(
-    model: nn.Module, family: Family, batches: Sequence[Inputs], *, seed: int = 42, progress: Progress = SILENT
+    model: nn.Module,
+    family: Family,
+    batches: Sequence[Inputs],
+    answers: AnswerDistance,
+    *,
+    seed: int = 42,
+    progress: Progress = SILENT,
 ) -> Scores:
     """Order and harms of all heads and neurons; one forward and one backward pass over the batches."""
     copied: Any = twin(model, lambda tensor: tensor).eval().requires_grad_(False)
@@ -40,8 +47,7 @@ def fisher(
     with progress.track("scores by gradients", len(batches)) as advance:
         for inputs in batches:
             with torch.enable_grad(), masked(copied, places) as masks:
-                outputs = as_tuple(copied(**inputs), names)
-                total = sum(_random_sum(output, inputs, signs) for output in outputs)
+                total = answers.probe(as_tuple(copied(**inputs), names), inputs, signs)
                 slopes = torch.autograd.grad(total, [masks[key] for key in keys])
             for key, slope in zip(keys, slopes, strict=True):
                 sums[key] += slope.double().square().sum(0).numpy()
@@ -54,15 +60,6 @@ def fisher(
     found = Importance(parts[0], parts[1], samples)
     harms = {key: _harms(sums[key] / samples, level_units(*key, places)) for key in keys}
     return Scores("fisher", found, harms)
-
-
-def _random_sum(output: torch.Tensor, inputs: Inputs, signs: torch.Generator) -> torch.Tensor:
-    """The sum of outputs with random signs, padding left out; over positions, so that a row counts as one."""
-    v = torch.randint(0, 2, output.shape, generator=signs).to(output) * 2 - 1
-    if output.ndim >= 2 and output.shape[:2] == inputs["input_ids"].shape:
-        mask = real_positions(inputs)
-        v = v * mask.view(*mask.shape, *(1 for _ in output.shape[2:]))
-    return (output * v).sum()
 
 
 def _harms(squares: Any, units: Sequence[int]) -> Any:

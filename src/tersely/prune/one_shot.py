@@ -16,7 +16,9 @@ from ..models.carve.places import HEADS, NEURONS
 from ..models.families import find
 from ..models.folder import ModelFolder
 from ..progress import SILENT, Progress
+from ..training.losses import kind_of
 from .allocate import Levels, allocate
+from .answers import AnswerDistance, weighed
 from .fisher import fisher
 from .importance import reorder
 from .latency import LatencyTable
@@ -63,7 +65,9 @@ class OneShotPruner:
         self.model = folder.load().eval()
         self.family = find(self.model)
         self.places: Places = locate(self.model, self.family)
-        self.sample: Sample = draw(folder, self.model, examples, seed)
+        self.answers = AnswerDistance(kind_of(folder.task))
+        drawn: Sample = draw(folder, self.model, examples, seed)
+        self.sample = weighed(self.model, self.family, drawn, self.answers, seed=seed, progress=progress)
         self.first_only, self.seed, self.progress = first_only, seed, progress
 
     @cached_property
@@ -71,12 +75,12 @@ class OneShotPruner:
         """What each method says of heads and neurons."""
         sample, progress = self.sample.part(SCORING), self.progress
         return (
-            fisher(self.model, self.family, sample.fitting, seed=self.seed, progress=progress),
-            surgeon(self.model, self.family, sample, first_only=self.first_only, progress=progress),
+            fisher(self.model, self.family, sample.fitting, self.answers, seed=self.seed, progress=progress),
+            surgeon(self.model, self.family, sample, self.answers, first_only=self.first_only, progress=progress),
         )
 
     def prune(self, table: LatencyTable, seconds: float) -> OneShot:
-        """The model that takes so many seconds by the table and whose outputs move least, of those that were tried.
+        """The model that takes so many seconds by the table and whose answers move least, of those that were tried.
 
         Each method's is tried with a repair on a few rows; the best is repaired on all.
         """
@@ -84,7 +88,7 @@ class OneShotPruner:
         for scores in self.scores:
             shape = shape_within(self.places, scores, table, seconds)
             smaller, _ = self._cut(scores, shape, few)
-            tried.append((self._change(smaller), scores, shape))
+            tried.append((self._distance(smaller), scores, shape))
         # Two methods may agree on sizes and yet keep other units.
         _, scores, shape = min(tried, key=lambda trial: trial[0])
         smaller, repaired = self._cut(scores, shape, self.sample)
@@ -100,6 +104,15 @@ class OneShotPruner:
     def _outputs(self) -> list[tuple[torch.Tensor, ...]]:
         passage = Passage(self.model, self.family)
         return [passage.run(inputs).outputs for inputs in self.sample.held_out]
+
+    def _distance(self, other: Any) -> float:
+        """How far answers have moved on rows that fitted nothing."""
+        passage = Passage(other, self.family)
+        found = [
+            self.answers.change(passage.run(inputs).outputs, before, inputs)
+            for inputs, before in zip(self.sample.held_out, self._outputs, strict=True)
+        ]
+        return sum(moved for moved, _ in found) / max(sum(count for _, count in found), 1.0)
 
     def _change(self, other: Any) -> float:
         """Mean |Δoutput| on rows that fitted nothing, padding left out."""

@@ -2,7 +2,8 @@ r"""Repair a pruned model without training: output projections are fitted to wha
 
 Bottom up, attention before FFN: with X what goes into a projection of the pruned model, R its residual input, and T the
 full model's sum of residual and projection before the norm, the new weights minimise
-$\lVert X W^\top + b - (T - R) \rVert^2 + \lambda \lVert W - W_0 \rVert^2$ over real positions. So a layer makes good
+$\lVert X W^\top + b - (T - R) \rVert^2 + \lambda \lVert W - W_0 \rVert^2$ over real positions, each with the weight
+that the answers hang on it by, where the sample has weights. So a layer makes good
 what the layers below it lost, too. λ is the best of `DAMPING` on held-out rows; where none helps there, W stays.
 """
 
@@ -20,7 +21,7 @@ from ..models.families import Family
 from ..models.families.family import path_and_times
 from ..progress import SILENT, Progress
 from .passage import Passage, Seen, real_positions
-from .sample import Inputs, Sample
+from .sample import Inputs, Sample, Weights
 
 DAMPING = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 """Shares of the mean square of an input that are tried as λ."""
@@ -47,7 +48,7 @@ class Gram:
     width: int
     outputs: int
     bias: bool
-    count: int = 0
+    count: float = 0
     squares: torch.Tensor = field(init=False)
     products: torch.Tensor = field(init=False)
     error: float = 0.0
@@ -57,14 +58,17 @@ class Gram:
         self.squares = torch.zeros(size, size, dtype=torch.float64)
         self.products = torch.zeros(size, self.outputs, dtype=torch.float64)
 
-    def add(self, x: torch.Tensor, e: torch.Tensor) -> None:
-        """Count inputs [positions, width] and errors [positions, outputs]."""
+    def add(self, x: torch.Tensor, e: torch.Tensor, weights: torch.Tensor | None = None) -> None:
+        """Count inputs [positions, width] and errors [positions, outputs]; `weights` [positions]: how much each."""
         if self.bias:
             x = torch.cat([x, x.new_ones(len(x), 1)], 1)
+        if weights is not None:
+            roots = weights.sqrt()[:, None].to(x)
+            x, e = x * roots, e * roots
         self.squares += (x.T @ x).double()
         self.products += (x.T @ e).double()
         self.error += float(e.double().square().sum())
-        self.count += len(x)
+        self.count += len(x) if weights is None else float(weights.double().sum())
 
     def merged(self, other: Gram) -> Gram:
         """The sums over both."""
@@ -78,7 +82,7 @@ class Gram:
         diagonal = self.squares.diagonal()
         penalty = torch.full_like(diagonal, damping * float(diagonal[: self.width].mean()) if self.width else 0.0)
         if self.bias:
-            penalty[-1] = 1e-9 * max(self.count, 1)
+            penalty[-1] = 1e-9 * max(self.count, 1.0)
         root = torch.linalg.cholesky(self.squares + torch.diag(penalty + TINY))
         return torch.cholesky_solve(self.products, root)
 
@@ -118,7 +122,7 @@ class _Repair:
 
     def __init__(self, teacher: Passage, student: Passage, family: Family, sample: Sample, first_only: bool) -> None:
         self.teacher, self.student, self.family, self.first_only = teacher, student, family, first_only
-        self.batches: Sequence[Inputs] = (*sample.fitting, *sample.held_out)
+        self.batches: Sequence[tuple[Inputs, Weights]] = (*sample.weighted_fitting, *sample.weighted_held_out)
         self.fitting = len(sample.fitting)
         self.taught: list[torch.Tensor | None] = [None] * len(self.batches)
         self.learnt: list[torch.Tensor | None] = [None] * len(self.batches)
@@ -130,14 +134,15 @@ class _Repair:
         linear: Any = self.student.model.get_submodule(name)
         hidden, bias = linear.out_features, linear.bias is not None
         grams = [Gram(linear.in_features, hidden, bias) for _ in range(2)]
-        for number, inputs in enumerate(self.batches):
+        for number, (inputs, weights) in enumerate(self.batches):
             targets = self._targets(number, inputs, block, unit)
             seen = self._learn(number, inputs, block, stop=name)
             mask = self._mask(inputs, block)
+            counts = weights[unit, block][mask] if weights else None
             for target, x, residual in zip(targets, seen.inputs[name], self._residuals(seen, block, unit), strict=True):
                 x = x[..., : linear.in_features][mask]
                 e = target - residual[mask] - nn.functional.linear(x, linear.weight, linear.bias).detach()
-                grams[number >= self.fitting].add(x, e)
+                grams[number >= self.fitting].add(x, e, counts)
         return _apply(name, linear, *grams)
 
     def go_on(self, block: int) -> None:
@@ -145,7 +150,7 @@ class _Repair:
         blocks = self.student.places.blocks
         if self.family.layers_share_weights or block + 1 == len(blocks):
             return
-        for number, inputs in enumerate(self.batches):
+        for number, (inputs, _) in enumerate(self.batches):
             seen = self._learn(number, inputs, block, stop=blocks[block + 1])
             self.learnt[number] = seen.inputs[blocks[block + 1]][0]
 

@@ -22,21 +22,46 @@ HELD_OUT = 5
 CHUNK = 128
 
 Inputs = Mapping[str, torch.Tensor]
+Key = tuple[str, int]
+"""HEADS or NEURONS, and a layer."""
+Weights = Mapping[Key, torch.Tensor]
+"""What each position of a batch counts for an output projection [rows, length]."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Batches of a model's inputs [rows, length]; labels are not among them. `held_out` fits nothing."""
+    """Batches of a model's inputs [rows, length]; labels are not among them. `held_out` fits nothing.
+
+    Without weights all positions count alike.
+    """
 
     fitting: tuple[Inputs, ...]
     held_out: tuple[Inputs, ...]
     rows: int
+    fitting_weights: tuple[Weights, ...] = ()
+    held_out_weights: tuple[Weights, ...] = ()
+
+    @property
+    def weighted_fitting(self) -> list[tuple[Inputs, Weights]]:
+        """Batches that fit, with the weights of their positions."""
+        return list(zip(self.fitting, self.fitting_weights or ({},) * len(self.fitting), strict=True))
+
+    @property
+    def weighted_held_out(self) -> list[tuple[Inputs, Weights]]:
+        """Batches that judge, with the weights of their positions."""
+        return list(zip(self.held_out, self.held_out_weights or ({},) * len(self.held_out), strict=True))
 
     def part(self, positions: int) -> Sample:
         """A sample of about so many of these positions, batches of all lengths among them; all where there are few."""
         tokens = sum(int(inputs["input_ids"].numel()) for inputs in (*self.fitting, *self.held_out))
         every = max(1, round(tokens / positions))
-        return Sample(self.fitting[::every], self.held_out[::every], max(1, self.rows // every))
+        return Sample(
+            self.fitting[::every],
+            self.held_out[::every],
+            max(1, self.rows // every),
+            self.fitting_weights[::every],
+            self.held_out_weights[::every],
+        )
 
 
 def draw(folder: ModelFolder, model: Any, examples: Sequence[Any], seed: int, *, positions: int = POSITIONS) -> Sample:

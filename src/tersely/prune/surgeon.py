@@ -3,8 +3,7 @@ r"""Score heads and neurons as an optimal brain surgeon does: by what the rest o
 Per sublayer, with X what goes into its output projection W and H the covariance of X (damped): a block of units Q costs
 $\operatorname{tr}(W_Q [H^{-1}]_{QQ}^{-1} W_Q^\top)$ when the others are fitted anew. The cheapest goes first, one head
 or a few neurons at a time, W and H⁻¹ are updated (Frantar & Alistarh 2022; ZipLM, Kurtic et al. 2023). The harm of a
-level is measured, not derived: the mean square of the change of the model's outputs with that one sublayer cut and
-fitted.
+level is measured, not derived: how far the model's answers move with that one sublayer cut and fitted.
 """
 
 from __future__ import annotations
@@ -22,10 +21,11 @@ from ..models.carve import twin
 from ..models.carve.places import HEADS, NEURONS
 from ..models.families import Family
 from ..progress import SILENT, Progress
+from .answers import AnswerDistance
 from .importance import Importance
 from .passage import Passage, real_positions
 from .repair import Gram
-from .sample import Inputs, Sample
+from .sample import Inputs, Key, Sample
 from .scores import Scores, level_units
 
 AT_ONCE = 32
@@ -37,14 +37,18 @@ SHARES = (0.0, 0.125, 0.25, 0.5, 0.75)
 JUDGED = 3_000
 """Tokens that harm is measured on."""
 
-Key = tuple[str, int]
-
 
 def surgeon(
-    model: nn.Module, family: Family, sample: Sample, *, first_only: bool = False, progress: Progress = SILENT
+    model: nn.Module,
+    family: Family,
+    sample: Sample,
+    answers: AnswerDistance,
+    *,
+    first_only: bool = False,
+    progress: Progress = SILENT,
 ) -> Scores:
     """Order and harms of all heads and neurons. One pass over the sample, then one for each sublayer and level."""
-    work = _Surgeon(twin(model, torch.clone).eval(), family, sample, first_only)
+    work = _Surgeon(twin(model, torch.clone).eval(), family, sample, answers, first_only)
     keys = [key for key in work.keys if work.places.count(*key)]
     with progress.track("scores by surgery", len(keys) * (1 + len(SHARES))) as advance:
         work.observe(keys)
@@ -76,6 +80,7 @@ class _Surgeon:
     model: Any
     family: Family
     sample: Sample
+    answers: AnswerDistance
     first_only: bool
 
     def __post_init__(self) -> None:
@@ -91,12 +96,13 @@ class _Surgeon:
         """Take the covariances of what goes into output projections, and what the model gives where harm is judged."""
         names = {key: self.places.outputs(key[0])[key[1]] for key in keys}
         self.grams = {key: Gram(self._linear(key).in_features, 0, bias=True) for key in keys}
-        for inputs in self.sample.fitting:
+        for inputs, weights in self.sample.weighted_fitting:
             seen = self.passage.run(inputs, names.values())
             for key, name in names.items():
                 mask = real_positions(inputs, first_only=self._is_short(key))
+                counts = weights[key][mask] if weights else None
                 for x in seen.inputs[name]:
-                    self.grams[key].add(x[mask], x.new_zeros(int(mask.sum()), 0))
+                    self.grams[key].add(x[mask], x.new_zeros(int(mask.sum()), 0), counts)
         for inputs in self.judging:
             seen = self.passage.run(inputs, self.places.blocks)
             inside = {} if self.family.layers_share_weights else dict(enumerate(self.places.blocks))
@@ -130,7 +136,7 @@ class _Surgeon:
         return np.array(gone[::-1], dtype=np.int64)
 
     def harms(self, key: Key, order: NDArray[np.int64], advance: Any) -> NDArray[np.float64]:
-        """Mean squared change of the outputs by level, measured at a few and interpolated."""
+        """How far the answers move by level, measured at a few and interpolated."""
         count = self.places.count(*key)
         tried = sorted({min(round(share * count), count - 1) for share in SHARES})
         found = {}
@@ -166,12 +172,8 @@ class _Surgeon:
         for inputs, states, before in zip(self.judging, self.states, self.outputs, strict=True):
             start = (key[1], states[key[1]]) if key[1] in states else None
             outputs = self.passage.run(inputs, start=start).outputs
-            for old, new in zip(before, outputs, strict=True):
-                mask = real_positions(inputs)
-                change = (new - old).double()
-                change = change[mask] if change.shape[:2] == mask.shape else change
-                total += float(change.square().sum())
-                count += change.numel()
+            moved, answers = self.answers.change(outputs, before, inputs)
+            total, count = total + moved, count + answers
         return total / max(count, 1)
 
     def _linear(self, key: Key) -> Any:
