@@ -25,11 +25,11 @@ from .latency import LatencyTable
 from .passage import Passage, real_positions
 from .repair import Repaired, repair
 from .sample import Sample, draw
-from .scores import Scores, level_units
+from .scores import Scores, agreed, level_units
 from .surgeon import surgeon
 
-SCORING, CHOOSING = 16_000, 10_000
-"""Positions that score heads and neurons, and that tell which of two shapes to take; the repair of that sees all."""
+SCORING = 16_000
+"""Positions that score heads and neurons; the repair sees all."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class OneShotPruner:
     """One model and its rows, to be pruned to several budgets of time. Scores are found once, by both methods.
 
     `first_only`: the model's head reads the first position alone. Labels are not needed. Takes a forward and a backward
-    pass over the sample, one pass for each sublayer and level on a part of it, and for each shape three passes.
+    pass over the sample, one pass for each sublayer and level on a part of it, and for each shape six passes.
     """
 
     def __init__(
@@ -80,25 +80,22 @@ class OneShotPruner:
         )
 
     def prune(self, table: LatencyTable, seconds: float) -> OneShot:
-        """The model that takes so many seconds by the table and whose answers move least, of those that were tried.
+        """The model that takes so many seconds by the table: of two that are tried the one whose answers move least.
 
-        Each method's is tried with a repair on a few rows; the best is repaired on all.
+        By slopes and measured harms together, best where little goes, and by the surgeon alone, best where much does.
         """
-        few, tried = self.sample.part(CHOOSING), []
-        for scores in self.scores:
-            shape = shape_within(self.places, scores, table, seconds)
-            smaller, _ = self._cut(scores, shape, few)
-            tried.append((self._distance(smaller), scores, shape))
-        # Two methods may agree on sizes and yet keep other units.
-        _, scores, shape = min(tried, key=lambda trial: trial[0])
-        smaller, repaired = self._cut(scores, shape, self.sample)
-        return OneShot(smaller, shape, scores.method, self._change(smaller), repaired)
+        by_slopes, by_surgery = self.scores
+        tried = (
+            self._cut(scores, shape_within(self.places, scores, table, seconds))
+            for scores in (agreed(by_slopes, by_surgery), by_surgery)
+        )
+        return min(tried, key=lambda found: self._distance(found.model))
 
-    def _cut(self, scores: Scores, shape: Shape, sample: Sample) -> tuple[Any, tuple[Repaired, ...]]:
+    def _cut(self, scores: Scores, shape: Shape) -> OneShot:
         smaller = carve(reorder(self.model, scores.importance, self.family), self.family, shape).eval()
         first, progress = self.first_only, self.progress
-        found = repair(self.model, smaller, self.family, sample, first_only=first, progress=progress)
-        return smaller, tuple(found)
+        repaired = repair(self.model, smaller, self.family, self.sample, first_only=first, progress=progress)
+        return OneShot(smaller, shape, scores.method, self._change(smaller), tuple(repaired))
 
     @cached_property
     def _outputs(self) -> list[tuple[torch.Tensor, ...]]:

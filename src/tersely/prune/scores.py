@@ -22,6 +22,12 @@ class Scores:
     harms: dict[tuple[str, int], NDArray[np.float64]] = field(repr=False)
 
 
+def agreed(first: Scores, second: Scores) -> Scores:
+    """The first one's order of units, and the geometric mean of both harms."""
+    harms = {key: np.sqrt(harm * second.harms[key]) for key, harm in first.harms.items()}
+    return Scores(f"{first.method} and {second.method}", first.importance, harms)
+
+
 def level_units(unit: str, block: int, places: Places) -> tuple[int, ...]:
     """How many heads or neurons a layer may keep, rising, from none to all.
 
