@@ -128,7 +128,7 @@ class Bench:
         runner = engines.load(engine, path, precision="int8")
         predictor = Predictor(self._source.task, self._source.encoder, runner)
         scored = score_rows(predictor, self._examples, resamples=0)
-        return Line(scored, compare_scores(predictor, self._examples, self.reference, scored), engine)
+        return Line(scored, compare_scores(predictor.task, self.reference, scored), engine)
 
 
 def show(log: Log, name: str, what: str, scored: Score, line: Line | None) -> None:

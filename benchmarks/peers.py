@@ -190,7 +190,7 @@ def table(fp32: Predictor, examples: Sequence[Any], made: Mapping[Peer, Path]) -
     for peer, path in made.items():
         engine = engines.load(peer.engine, path, threads=fp32.engine.threads, precision="int8")
         scored = score(Predictor(fp32.task, fp32.encoder, engine), examples, resamples=0)
-        compared = compare(fp32, examples, reference, scored)
+        compared = compare(fp32.task, reference, scored)
         what = f"{peer.name}, on {peer.engine}"
         print(line(what, scored, compared.same_answer, compared.mean_abs_logit_change), flush=True)
 

@@ -93,7 +93,7 @@ def show_scores(
     scored: dict[str, Score] = {what: score(predictor, rows) for what, predictor in found.items()}
     drops = {}
     for what, after in scored.items():
-        seen: Comparison = compare(found[what], rows, scored[FP32], after)
+        seen: Comparison = compare(found[what].task, scored[FP32], after)
         metrics = ", ".join(f"{metric} {100 * value:.2f}" for metric, value in after.metrics.items())
         if what == FP32 or seen.drop is None:
             log.row(name, what, metrics, "", "", "", str(len(rows)))

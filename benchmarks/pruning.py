@@ -98,7 +98,7 @@ def show_scores(
     for what, models in variants.items():
         for name, model, step in models:
             predictor, scored = rows.score(model)
-            found = compare(predictor, rows.dev, reference, scored)
+            found = compare(predictor.task, reference, scored)
             drop = found.drop
             shown = f"{100 * drop.drop:.2f} ({100 * drop.low:.2f} to {100 * drop.high:.2f})" if drop else ""
             change = "" if found.mean_abs_logit_change is None else f"{found.mean_abs_logit_change:.3f}"

@@ -124,7 +124,7 @@ def calibrated(case: Case, log: Log, settings: QatSettings = SETTINGS) -> Predic
     found = {}
     for (algo, _), quant_map in ptq(case.proto, targets, case.samples, how).items():
         candidate = case.int8(case.proto, quant_map, f"ptq-{algo}")
-        seen = compare(candidate, case.split.choose, before, answer(candidate, case.split.choose))
+        seen = compare(candidate.task, before, answer(candidate, case.split.choose))
         found[algo] = (seen.mean_abs_logit_change or 0.0, candidate)
     best = min(found, key=lambda algo: found[algo][0])
     log(f"  PTQ: {best} of " + ", ".join(f"{algo} {moved:.4f}" for algo, (moved, _) in found.items()))
@@ -182,7 +182,7 @@ def agreement(case: Case, done: Trained, proto: Any) -> list[tuple[str, ...]]:
     own, found = answer(faked(), rows), []
     for name, other in {**others, NUDGED: faked(NUDGE)}.items():
         answered = answer(other, rows)
-        seen = compare(other, rows, own, answered)
+        seen = compare(other.task, own, answered)
         shares = same_argmax(own.logits, answered.logits, case.folder.task.centred_axis), seen.same_answer
         columns = *(f"{100 * share:.2f} %" for share in shares), f"{seen.mean_abs_logit_change or 0.0:.5f}"
         found.append((case.subject.name, name, *columns))
@@ -229,8 +229,8 @@ def show(log: Log, case: Case, found: Mapping[str, Predictor], against: str = PT
         if what == FP32:
             log.row(name, what, metrics, "", "", "", "", str(len(rows)))
             continue
-        seen = compare(found[what], rows, scored[FP32], after)
-        other = compare(found[what], rows, scored[against], after)
+        seen = compare(found[what].task, scored[FP32], after)
+        other = compare(found[what].task, scored[against], after)
         if seen.drop is None or other.drop is None:
             continue
         drop, low, high = (100 * value for value in (seen.drop.drop, seen.drop.low, seen.drop.high))

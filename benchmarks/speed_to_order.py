@@ -53,7 +53,7 @@ def run(subject: Subject, choose: data.rows.Rows, out: Path, strategy: str, targ
     """What `tersely.compress` writes, with its minutes; a run that is there already is used."""
     if not (out / "result.json").is_file():
         names, values = subject.flags[::2], subject.flags[1::2]
-        task = {name.removeprefix("--"): int(value) for name, value in zip(names, values, strict=True)}
+        task: dict[str, Any] = {n.removeprefix("--"): int(v) for n, v in zip(names, values, strict=True)}
         begun = time.perf_counter()
         tersely.compress(
             subject.model, output_dir=out, train_file=subject.train, eval_file=choose, strategy=strategy,

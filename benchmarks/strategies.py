@@ -29,7 +29,7 @@ LENGTH = 128
 STRATEGIES = ("ptq", "qat", "dynabert+ptq", "dynabert+qat+embeddings")
 STEPS = {"mrpc": (120, 16), "tnews": (120, 32), "msra_ner": (120, 16), "cmrc2018": (80, 8)}
 """Steps and rows a step, of each training."""
-SETTINGS = {"width_mult_list": "3/4", "distill_hidden": 1.0, "learning_rate": 3e-5}
+SETTINGS: dict[str, Any] = {"width_mult_list": "3/4", "distill_hidden": 1.0, "learning_rate": 3e-5}
 
 
 def halves(subject: Subject, rows: int | None) -> tuple[data.rows.Rows, data.rows.Rows]:
@@ -45,7 +45,7 @@ def run(subject: Subject, choose: data.rows.Rows, out: Path, steps: int | None) 
     half = (steps or own) // 2
     if not (out / "result.json").is_file():
         names, values = subject.flags[::2], subject.flags[1::2]
-        task = {name.removeprefix("--"): int(value) for name, value in zip(names, values, strict=True)}
+        task: dict[str, Any] = {n.removeprefix("--"): int(v) for n, v in zip(names, values, strict=True)}
         begun = time.perf_counter()
         tersely.compress(
             subject.model, output_dir=out, train_file=subject.train, eval_file=choose, strategy=STRATEGIES,
@@ -84,7 +84,7 @@ def show(log: Log, subject: Subject, work: Path, args: argparse.Namespace) -> No
     log.row(subject.name, FP32, f"{100 * before.value:.2f}", "", "", "", f"{size / 1e6:.1f}", "1.00 / 1.00", "")
     for strategy, candidate in chosen.items():
         after = score(found[strategy], rows)
-        seen = compare(found[strategy], rows, before, after)
+        seen = compare(found[strategy].task, before, after)
         if seen.drop is None:
             continue
         drop, low, high = (100 * value for value in (seen.drop.drop, seen.drop.low, seen.drop.high))

@@ -74,7 +74,7 @@ class Subject:
     def samples(self, predictor: Predictor, rows: int = 128) -> Samples:
         """The training rows that `tersely compress` draws for so many; never dev rows."""
         train = data.read(self.train)
-        plan = calibration_order(len(train), 0, seed=SEED, asked=rows)
+        plan = calibration_order(len(train), 0, seed=SEED, wanted=rows)
         task, encoder = predictor.task, predictor.encoder
         calibrate, judge = (
             task.features(task.read(train.select(int(i) for i in chosen), Columns(), labelled=False), encoder)

@@ -73,9 +73,9 @@ def make(args: argparse.Namespace, work: Path) -> dict[str, Path]:
     usual = ["--train_path", rows / "train.txt", "--dev_path", rows / "dev.txt", "--max_seq_length", LENGTH]
     usual += ["--label_names", *LABELS, "--report_to", "none", "--use_cpu", "--disable_tqdm", "true", "--seed", SEED]
     if not (model / "model.safetensors").is_file():
-        steps = ["--max_steps", args.steps or STEPS]
+        limit = ["--max_steps", args.steps or STEPS]
         where = ["--model_name_or_path", args.encoder, "--output_dir", model, "--do_train"]
-        script("finetune.py", *where, *usual, *steps, *flags(TRAIN))
+        script("finetune.py", *where, *usual, *limit, *flags(TRAIN))
     found = {FP32: model}
     for what in args.what:
         strategy, steps, options = STRATEGIES[what]
