@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -25,6 +26,8 @@ from ..training.distillation import DistilTrainer, Method, TrainingRun, check_ro
 from ..training.model_folder import save_carved
 from .elastic import Elastic
 from .importance import ordered_model
+from .repair import repair
+from .sample import draw
 from .widths import PruneSettings, Target
 
 REFUSED = {
@@ -81,7 +84,7 @@ class _Widths(Method):
     """All widths in one elastic network."""
 
     arguments = staticmethod(pruning_arguments)
-    file, scores_start = "config.json", False
+    file, scores_start, scorings_at_end = "config.json", False, 1
     targets: tuple[Target, ...]
     notes: tuple[str, ...]
 
@@ -111,6 +114,22 @@ class _Widths(Method):
 
     def trainer(self, **parts: Any) -> DistilTrainer:
         return ElasticTrainer(**parts)
+
+    def finish(self, trainer: Any) -> None:
+        """Fit the best of each width to the full model by least squares; what scores as well takes its place.
+
+        In what is kept it counts as one step more. Widths of fewer layers have no layer of their own to be fitted to.
+        """
+        folder, run = self.run.folder, self.run
+        if run.until is not None and time.monotonic() >= run.until:
+            return
+        full = folder.load().eval()
+        sample = draw(folder, full, run.rows, run.seed)
+        layers = shape_of(full, self.family).layers
+        for target in (target for target in self.targets if target.shape.layers == layers):
+            repaired = folder.at(trainer.keep.best[target.name].folder).load().eval()
+            repair(full, repaired, self.family, sample)
+            trainer.keep.offer(target.name, repaired, trainer.state.global_step + 1, trainer.score(repaired))
 
     def write(self, network: Any, place: Path) -> None:
         save_carved(network, place, source=self.run.folder.path, overwrite=True)

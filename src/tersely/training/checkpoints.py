@@ -197,11 +197,12 @@ class KeepBest:
                 step.rmdir()
 
     def finish(self, mark: str) -> None:
-        """Write the best of each name whole, and only then let go of the checkpoints."""
+        """Write the best of each name whole, and only then let go of the checkpoints and of what they know of."""
         part = self.work / f"{RESULT}.part"
         _write_json(part, {"run": mark, "best": {name: _plain(best) for name, best in self.best.items()}})
         part.replace(self.work / RESULT)
         _forget_checkpoints(self.work)
+        self.forget_others()
 
     def _worse(self, score: Score, other: Score) -> bool:
         if score.value != score.value:  # NaN: a correlation of answers that are all the same
