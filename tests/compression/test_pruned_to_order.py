@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,19 @@ def test_distillation_goes_on_from_the_repaired_model(model: Any, tables: Path, 
     assert parent.distilled.distance <= parent.distilled.start
     content = json.loads((result.output_dir / "result.json").read_text())
     assert content["pruned"][0]["distilled"]["step"] == parent.distilled.step
+
+
+@pytest.mark.long  # its trainings end by the clock
+def test_the_minutes_of_a_run_are_shared_by_its_trainings(model: Any, tables: Path, tmp_path: Path) -> None:
+    allowed, begun = 4.0, time.monotonic()
+    result = compress(
+        model, tmp_path / "out", "prune+dynabert", target_speedup=[1.3, 1.6], latency_table=tables, max_minutes=allowed,
+        max_steps=1_000_000, save_steps=2000,
+    )  # fmt: skip
+    assert time.monotonic() - begun < 60 * (allowed + 2)
+    assert result.not_tried == ()
+    first, second = (measured.candidate.parent.distilled.steps for measured in result.candidates)
+    assert 0.4 < first / second < 2.5
 
 
 def test_a_table_of_another_setting_is_refused(model: Any, tables: Path, tmp_path: Path) -> None:

@@ -160,12 +160,21 @@ class Ladder:
         if self.forecast.allowed is None:
             self._try(plans, targets)
             return
+        turns: list[tuple[tuple[Plan, ...], list[float]]] = []
         for group in _groups(plans):
-            for target in targets if any(PRUNE in plan.steps for plan in group) else [None]:
-                self._try(group, () if target is None else [target])
+            pruned = any(PRUNE in plan.steps for plan in group)
+            turns += [(group, [target]) for target in targets] if pruned else [(group, [])]
+        for number, (group, wanted) in enumerate(turns, 1):
+            later = sum(any(plan.trained for plan in other) for other, _ in turns[number:])
+            self._try(group, wanted, later)
 
-    def _try(self, plans: Sequence[Plan], targets: Sequence[float] = ()) -> list[Measured] | None:
-        """Make and measure what plans ask for; None where there is no time for it."""
+    def _try(
+        self, plans: Sequence[Plan], targets: Sequence[float] = (), trainings_later: int = 0
+    ) -> list[Measured] | None:
+        """Make and measure what plans ask for; None where there is no time for it.
+
+        `trainings_later`: for so many others an equal share of the time is left.
+        """
         if not plans:
             return []
         title = " and ".join(plan.name for plan in plans)
@@ -179,7 +188,8 @@ class Ladder:
         if self.run.options.searches or self.forecast.allowed is not None:
             self.run.progress.say(f"{title}:")
         began = time.monotonic()
-        self.models.until = None if left is None else began + 60 * max(SHORTEST, left - expected)
+        share = None if left is None else left / (1 + trainings_later) - expected
+        self.models.until = None if share is None else began + 60 * max(SHORTEST, share)
         parents = self.models.make(plans, targets)
         candidates, same = self.maker.make_all(parents)
         found = self.evaluator.measure_all(candidates)
