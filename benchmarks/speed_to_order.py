@@ -6,6 +6,7 @@ A third of the dev rows by seed chooses, the rest reports and chooses nothing. A
 one alternating run with the fastest FP32 engine: batch 16, one thread, 128 tokens (CMRC 256). Beside it in FP32:
 uniform widths that are as fast by the same latency table, by importance alone and repaired, and Fisher scores without
 repair.
+--distilled 6 10: with INT8, trained after pruning for --minutes each; beside it the unpruned model trained on.
 --work keeps runs; --without_others leaves out what stands beside. For other classes of CPU: --int8 3.6 6.
 """
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,9 @@ from tersely.tasks import Columns
 
 NAMES = ("mrpc", "tnews", "msra_ner", "cmrc2018")
 LENGTHS = {"cmrc2018": 256}
-FLOAT, INT8 = "prune", "prune+ptq+embeddings"
+FLOAT, INT8, DISTILLED = "prune", "prune+ptq+embeddings", "prune+dynabert+ptq+embeddings"
+BESIDE = 6
+"""Minutes that a run takes for each target beside training."""
 RESAMPLES = 2000
 
 
@@ -49,15 +52,16 @@ def split(subject: Subject, rows: int | None) -> tuple[data.rows.Rows, data.rows
     return dev.select(order[:third]), dev.select(order[third:])
 
 
-def run(subject: Subject, choose: data.rows.Rows, out: Path, strategy: str, targets: list[float]) -> dict[str, Any]:
+def run(
+    subject: Subject, choose: data.rows.Rows, out: Path, strategy: str, targets: list[float], minutes: float | None
+) -> dict[str, Any]:
     """What `tersely.compress` writes, with its minutes; a run that is there already is used."""
     if not (out / "result.json").is_file():
-        names, values = subject.flags[::2], subject.flags[1::2]
-        task: dict[str, Any] = {n.removeprefix("--"): int(v) for n, v in zip(names, values, strict=True)}
         begun = time.perf_counter()
         tersely.compress(
             subject.model, output_dir=out, train_file=subject.train, eval_file=choose, strategy=strategy,
-            target_speedup=targets, target_length=LENGTHS.get(subject.name, 128), seed=SEED, progress=True, **task,
+            target_speedup=targets, target_length=LENGTHS.get(subject.name, 128), max_minutes=minutes, seed=SEED,
+            progress=True, **subject.settings,
         )  # fmt: skip
         (out / "minutes").write_text(f"{(time.perf_counter() - begun) / 60:.1f}")
     found: dict[str, Any] = json.loads((out / "result.json").read_text(encoding="utf-8"))
@@ -124,11 +128,11 @@ def show(log: Log, subject: Subject, work: Path, args: argparse.Namespace, drops
     exact = runtime.load(subject.export(work / "fp32").folder, "onnxruntime", 1)
     lines = Report(log, subject.name, exact, exact.task.read(report, Columns(), labelled=True), drops)
     off = []
-    for strategy, targets in ((FLOAT, args.float), (INT8, args.int8)):
+    for strategy, targets in ((FLOAT, args.float), (INT8, args.int8), (DISTILLED, args.distilled)):
         if not targets:
             continue
-        out = work / strategy
-        result = run(subject, choose, out, strategy, targets)
+        out, allowed = work / strategy, len(targets) * (args.minutes + BESIDE) if strategy == DISTILLED else None
+        result = run(subject, choose, out, strategy, targets, allowed)
         minutes = f"{sum(rung['minutes'] for rung in result['rungs']):.1f} of {result['minutes']}"
         for target in targets:
             candidate = of_target(result, target)
@@ -136,9 +140,25 @@ def show(log: Log, subject: Subject, work: Path, args: argparse.Namespace, drops
             made = runtime.load(out / candidate["path"], threads=1)
             lines.line(strategy, target, f"{candidate['speedup']['ratio']:.2f}", made, size, minutes)
         off += [f"{model['shot']['expected']:.3g} / {model['shot']['seen']:.3g}" for model in result["pruned"]]
+        if strategy == DISTILLED:
+            _control(subject, lines, choose, work, result)
     if args.float and not args.without_others:
         _others(subject, lines, read_table(work / FLOAT / "result.json", "fp32"), args.float)
     return off
+
+
+def _control(subject: Subject, lines: Report, choose: data.rows.Rows, work: Path, result: dict[str, Any]) -> None:
+    """The unpruned model in FP32, trained on with the rows, the rate and the steps of the longest training."""
+    longest = max((model["distilled"] for model in result["pruned"]), key=lambda distilled: distilled["steps"])
+    out = work / "control"
+    if not (out / "config.json").is_file():
+        tersely.finetune(
+            subject.model, output_dir=out, train_file=subject.train, eval_file=choose, max_steps=longest["steps"],
+            save_steps=max(1, longest["steps"] // 10), learning_rate=longest["rate"], seed=SEED, progress=True,
+            **subject.settings,
+        )  # fmt: skip
+    trained = runtime.load(replace(subject, model=out).export(work / "control-fp32").folder, "onnxruntime", 1)
+    lines.line(f"FP32, trained on for {longest['steps']} steps", 1, "1.00", trained)
 
 
 def _others(subject: Subject, lines: Report, table: LatencyTable, targets: list[float]) -> None:
@@ -181,6 +201,8 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=list(NAMES))
     parser.add_argument("--float", nargs="*", type=float, default=[2.0, 3.0, 4.0], help="speed-ups in FP32 (2 3 4)")
     parser.add_argument("--int8", nargs="*", type=float, default=[6.0, 10.0], help="speed-ups with INT8 (6 10)")
+    parser.add_argument("--distilled", nargs="*", type=float, default=[], help="the same, trained after pruning (none)")
+    parser.add_argument("--minutes", type=float, default=30.0, help="of training for each of these (30)")
     parser.add_argument("--rows", type=int, help="so many of the dev rows (all)")
     parser.add_argument("--without_others", action="store_true", help="only what tersely makes")
     parser.add_argument("--work", type=Path, help="keep runs here, and use those that are")

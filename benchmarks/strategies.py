@@ -44,13 +44,11 @@ def run(subject: Subject, choose: data.rows.Rows, out: Path, steps: int | None) 
     own, size = STEPS[subject.name]
     half = (steps or own) // 2
     if not (out / "result.json").is_file():
-        names, values = subject.flags[::2], subject.flags[1::2]
-        task: dict[str, Any] = {n.removeprefix("--"): int(v) for n, v in zip(names, values, strict=True)}
         begun = time.perf_counter()
         tersely.compress(
             subject.model, output_dir=out, train_file=subject.train, eval_file=choose, strategy=STRATEGIES,
             label_loss=LABEL_LOSS.get(subject.name, 0.0), max_steps=2 * half, save_steps=half,
-            per_device_train_batch_size=size, seed=SEED, **SETTINGS, **task,
+            per_device_train_batch_size=size, seed=SEED, **SETTINGS, **subject.settings,
         )  # fmt: skip
         (out.parent / "minutes").write_text(f"{(time.perf_counter() - begun) / 60:.1f}")
     found: dict[str, Any] = json.loads((out / "result.json").read_text(encoding="utf-8"))

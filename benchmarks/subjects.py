@@ -47,11 +47,15 @@ class Subject:
         dev, flags = SETTINGS[name]
         return cls(name, models / name, data_sets / name / TRAIN[name], data_sets / dev, tuple(flags))
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The flags as Python takes them."""
+        names, values = self.flags[::2], self.flags[1::2]
+        return {name.removeprefix("--"): int(value) for name, value in zip(names, values, strict=True)}
+
     def task_options(self) -> TaskOptions:
         """The flags as the library takes them."""
-        names, values = self.flags[::2], self.flags[1::2]
-        settings: dict[str, Any] = {n.removeprefix("--"): int(v) for n, v in zip(names, values, strict=True)}
-        return TaskOptions(**settings)
+        return TaskOptions(**self.settings)
 
     def export(self, out: Path) -> Artifact:
         """`tersely export`: the FP32 artifact; one that is there already is used."""
