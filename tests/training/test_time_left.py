@@ -150,6 +150,20 @@ def test_steps_and_scorings_are_learnt_apart(clock: Clock) -> None:
     assert pace.left(6, 1) == pytest.approx(6 * 2.0 + 60.0)
 
 
+def test_what_sets_the_first_scoring_up_promises_no_minutes(clock: Clock) -> None:
+    pace = Pace(8, 100)
+    for _ in range(3):
+        pace.begin()
+        clock.now += 2.4
+        pace.end_step()
+    clock.now += 5.0  # all rows are tokenized
+    pace.end_rows(4)
+    assert pace.left(10, 1) == pytest.approx(10 * 2.4 + (96 + 100) * 0.1)
+    clock.now += 1.0
+    pace.end_rows(6)
+    assert pace.left(10, 1) == pytest.approx(10 * 2.4 + (90 + 100) * 0.6)
+
+
 def test_a_scoring_before_any_step_gives_a_first_guess(clock: Clock) -> None:
     pace = Pace(4, 10)
     pace.begin()

@@ -22,6 +22,8 @@ from ..tasks import Encoder, Task
 
 TRAINED_ROW = 3
 """Scored rows that take as long as one that is trained on (a backward pass costs two forwards): the first guess."""
+FIRST_ROWS = 0.1
+"""The share of a first scoring that has to be done before its own pace is believed."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,8 @@ class Pace:
     def left(self, steps: int, scorings: int) -> float | None:
         """Seconds for so many steps and scorings and the rest of one that is under way; None: nothing is known yet."""
         rows, seconds = self._rows, self._row_seconds
-        if self.scored:
+        # The first rows of all take what sets a scoring up, and alone would promise many minutes.
+        if self.scored and (rows or not self._steps or self.scored >= FIRST_ROWS * self.scoring_rows):
             rows, seconds = rows + self.scored, seconds + self._elapsed()
         if not rows and not self._steps:
             return None
