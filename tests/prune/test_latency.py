@@ -32,6 +32,15 @@ def test_a_shape_takes_the_full_time_less_what_its_layers_save():
     assert table().seconds(FULL, FULL) == 40.0
 
 
+def test_layers_that_take_more_than_the_whole_model_are_taken_in_proportion():
+    disturbed, none = table(full=25.0), Shape((0, 0, 0), (0, 0, 0), FULL.layers)
+    assert disturbed.seconds(none, FULL) == pytest.approx(-4.0)
+    mended = disturbed.within_full(FULL)
+    assert mended.seconds(none, FULL) == pytest.approx(0.02 * 25.0)
+    assert mended.cost("heads", 0, 3).at(4) / mended.cost("neurons", 0, 3).at(64) == pytest.approx(5.0 / 8.0)
+    assert table().within_full(FULL).seconds(none, FULL) == pytest.approx(table().seconds(none, FULL))
+
+
 def test_a_graph_that_was_timed_is_remembered_by_its_sizes():
     shape, other = Shape((1, 2, 3), (8, 16, 24), FULL.layers), Shape((1, 2, 3), (8, 16, 32), FULL.layers)
     known = table().with_graph(shape, 2.5)

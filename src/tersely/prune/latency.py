@@ -15,6 +15,8 @@ from ..models.carve import Shape
 from ..models.carve.places import HEADS, NEURONS
 
 VERSION = 1
+LEAST_REST = 0.02
+"""What a model takes without its layers, as a share of all, where disturbed timings leave nothing for it."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,11 @@ class LatencyTable:
         costs = {name: getattr(self, name) for name in names}
         scaled: Any = {name: Cost(cost.units, tuple(share * x for x in cost.seconds)) for name, cost in costs.items()}
         return replace(self, **scaled)
+
+    def within_full(self, full: Shape) -> LatencyTable:
+        """The same with costs of layers that leave the rest of the model a little time."""
+        layers = self.full - self.seconds(empty_shape(full), full)
+        return self.scaled(min(1.0, (1 - LEAST_REST) * self.full / layers)) if layers > 0 else self
 
     def cost(self, unit: str, layer: int, layers: int) -> Cost:
         """Of the attention (`heads`) or FFN (`neurons`) of a layer, one of so many."""
