@@ -135,10 +135,12 @@ class ShapeTimer:
         if known is not None:
             return known
         # The full model between two runs leaves caches as the run that reports does, where there are several models.
-        runners = [*self._fp32(), ("full", "", self._full), ("model", "", self._runner(parent.proto))]
-        *fp32, _, model = self._alternate(runners, "time the pruned model")
+        # With the rows that will calibrate it: they tell which layers are smoothed, and that costs time.
+        model = self._runner(parent.proto, self.base.rows.samples)
+        runners = [*self._fp32(), ("full", "", self._full), ("model", "", model)]
+        *fp32, _, timed = self._alternate(runners, "time the pruned model")
         fastest = min(fp32, key=lambda timing: timing.seconds)
-        found = model.ratio / fastest.ratio  # as the artifact is measured at the end
+        found = timed.ratio / fastest.ratio  # as the artifact is measured at the end
         self._table = self.table.with_graph(shape, found)
         self._keep()
         return found
@@ -159,7 +161,7 @@ class ShapeTimer:
         runners = [*self._fp32(), ("full", "", self._full)]
         with self.run.progress.track("export layers to time", len(timed)) as advance:
             for number, shape in enumerate(timed):
-                runners.append((f"shape {number}", "", self._runner(self._export(shape))))
+                runners.append((f"shape {number}", "", self._runner(self._export(shape), self._samples)))
                 advance(1)
         full, progress = self._places.full, self.run.progress
         for _ in range(TRIES):
@@ -267,11 +269,11 @@ class ShapeTimer:
         keep_first_position(proto)
         return proto
 
-    def _runner(self, proto: Any) -> Engine:
-        """A graph as the quantizer leaves it, its ranges from a few rows, on the engine that the runtime would take."""
+    def _runner(self, proto: Any, samples: Samples | None) -> Engine:
+        """A graph as the quantizer leaves it, on the engine that the runtime would take."""
         plan = Plan(tuple(step for step in (self.quantizer, *self._tables) if step))
         parent = replace(self.base, proto=proto, plans=(plan,), skip_layers=())
-        made = make(parent, self._options, self._samples)[0][0]
+        made = make(parent, self._options, samples)[0][0]
         self._count += 1
         written = write_candidate(made, self.scratch / str(self._count), self._engines)
         return written.load(written.pairs()[0], self.setting.threads)
@@ -285,7 +287,7 @@ class ShapeTimer:
 
     @cached_property
     def _full(self) -> Engine:
-        return self._runner(self.base.proto)
+        return self._runner(self.base.proto, self._samples)
 
     @cached_property
     def _options(self) -> Any:

@@ -26,7 +26,7 @@ from ..measure.score import Answers, Score
 from ..models.carve import shape_of, twin
 from ..models.families import Family, find
 from ..progress import SILENT, Progress
-from ..training.arguments import steps_of
+from ..training.arguments import DEFAULTS, steps_of
 from ..training.batches import Collator, FeatureDataset
 from ..training.checkpoints import fingerprint
 from ..training.distillation import DistilTrainer, Method, TrainingRun, check_rows, distil
@@ -40,8 +40,10 @@ RATES = (1e-5, 3e-5, 1e-4)
 """Learning rates that are looked at: 1e-4 moved MRPC's logits away from every repaired start, 3e-5 did not."""
 LOOK, FEWEST_LOOKED, MOST_LOOKED = 0.04, 20, 60
 """The share of all steps that a look takes, and its bounds."""
+SCORINGS = 40
+"""A training is scored so often, unless the options say, and no more often than every `save_steps` steps."""
 PATIENCE = 5
-"""Scorings that may come no nearer before training ends."""
+"""Scorings that may come no nearer before training ends. An eighth of it: what a falling rate gains comes late."""
 HELD_SHARE, MOST_HELD = 0.1, 400
 """Training rows that no step sees."""
 NAME = "distilled"
@@ -83,7 +85,8 @@ def distil_shape(run: TrainingRun, settings: LossSettings, *, progress: Progress
     check_rows(run, "to distil with", "a step", labels=labels, hint="--label_loss 0")
     run = _held_out(run, settings)
     course = _course(run, settings, progress)
-    training = {**run.training, "learning_rate": course.rate, "max_steps": course.steps}
+    every = max(DEFAULTS["save_steps"], course.steps // SCORINGS)
+    training = {"save_steps": every, **run.training, "learning_rate": course.rate, "max_steps": course.steps}
     best = distil(replace(run, training=training), _OneShape(run, settings), progress)[NAME]
     start = best.score.metrics["start"]
     return Distilled(best.folder, best.step, course.steps, course.rate, start, best.score.value)
