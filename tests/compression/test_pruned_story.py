@@ -236,20 +236,24 @@ def test_widths_and_depths_are_trained_together(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_max_drop_is_sought_among_all_models_on_all_engines(tmp_path: Path) -> None:
-    """A limit that nothing holds: more rows, then layers left float, of the user's model and of the pruned one."""
+    """A limit that nothing holds: more rows, then layers left float, of both models that lost a layer and went astray.
+
+    Of whole depth they would be repaired.
+    """
     folder = learnt(tmp_path, hidden=64).path
     keywords: dict[str, Any] = {**QUICK, "engines": "onnxruntime openvino", "max_steps": 2, "learning_rate": 0.1}
     result = tersely.compress(
         folder, train_file=tmp_path / "train.jsonl", eval_file=tmp_path / "dev.jsonl", output_dir=tmp_path / "out",
-        strategy=["dynabert+ptq"], width_mult_list=["1/2", "3/4"], algo_list="mse", calibration_rows=16, max_drop=0.0,
-        sensitivity=True, **keywords,
+        strategy=["dynabert+ptq"], width_mult_list=["1/2", "3/4"], depth_mult_list="1/2", algo_list="mse",
+        calibration_rows=16, max_drop=0.0, sensitivity=True, **keywords,
     )  # fmt: skip
     content = json.loads((tmp_path / "out" / "result.json").read_text())
     names = {candidate["name"] for candidate in content["candidates"]} | {
         candidate["name"] for candidate in content["screened_out"]
     }
     for width in ("0.5", "0.75"):
-        assert {f"width_mult_{width}-mse{ending}" for ending in ("16", "16-float1", "16-float2")} <= names
+        name = f"width_mult_{width}-depth_mult_0.5"
+        assert {f"{name}-mse{ending}" for ending in ("16", "16-float1", "16-float2")} <= names
     assert content["met_max_drop"] is False
     assert result.best.comparison.drop is not None
     assert result.best.comparison.drop.drop > 0

@@ -29,6 +29,7 @@ from ..models.carve.places import HEADS, NEURONS
 from ..models.carve.shape import neuron_step
 from ..models.families import find
 from ..models.families.family import longest
+from ..options.compress import CompressOptions
 from ..prune.latency import Cost, LatencyTable, empty_shape, read_table
 from ..quantize.samples import Samples
 from ..runtime.choose import cache_folder, engine_versions, write_cached
@@ -118,6 +119,7 @@ class ShapeTimer:
             "engines": list(self._engines),
             "precision": self.quantizer or "fp32",
             "tables": "int8" if self._tables else "fp32",
+            "products": "int8" if self._options.quantize_attention == "on" else "float",
             "model_type": str(self.base.folder.config["model_type"]),
             "hidden": int(places.config.hidden_size),
             "heads": list(places.full.heads),
@@ -135,8 +137,8 @@ class ShapeTimer:
         if known is not None:
             return known
         # The full model between two runs leaves caches as the run that reports does, where there are several models.
-        # With the rows that will calibrate it: they tell which layers are smoothed, and that costs time.
-        model = self._runner(parent.proto, self.base.rows.samples)
+        # With all rows that will calibrate it: they tell what is smoothed and which products are INT8.
+        model = self._runner(parent.proto, self._cheap, self.base.rows.samples)
         runners = [*self._fp32(), ("full", "", self._full), ("model", "", model)]
         *fp32, _, timed = self._alternate(runners, "time the pruned model")
         fastest = min(fp32, key=lambda timing: timing.seconds)
@@ -161,7 +163,7 @@ class ShapeTimer:
         runners = [*self._fp32(), ("full", "", self._full)]
         with self.run.progress.track("export layers to time", len(timed)) as advance:
             for number, shape in enumerate(timed):
-                runners.append((f"shape {number}", "", self._runner(self._export(shape), self._samples)))
+                runners.append((f"shape {number}", "", self._runner(self._export(shape), self._options, self._samples)))
                 advance(1)
         full, progress = self._places.full, self.run.progress
         for _ in range(TRIES):
@@ -269,11 +271,11 @@ class ShapeTimer:
         keep_first_position(proto)
         return proto
 
-    def _runner(self, proto: Any, samples: Samples | None) -> Engine:
+    def _runner(self, proto: Any, options: CompressOptions, samples: Samples | None) -> Engine:
         """A graph as the quantizer leaves it, on the engine that the runtime would take."""
         plan = Plan(tuple(step for step in (self.quantizer, *self._tables) if step))
         parent = replace(self.base, proto=proto, plans=(plan,), skip_layers=())
-        made = make(parent, self._options, samples)[0][0]
+        made = make(parent, options, samples)[0][0]
         self._count += 1
         written = write_candidate(made, self.scratch / str(self._count), self._engines)
         return written.load(written.pairs()[0], self.setting.threads)
@@ -287,18 +289,22 @@ class ShapeTimer:
 
     @cached_property
     def _full(self) -> Engine:
-        return self._runner(self.base.proto, self._samples)
+        return self._runner(self.base.proto, self._options, self._samples)
 
     @cached_property
-    def _options(self) -> Any:
-        """The options that matter to speed; products of attention in INT8 where the full model has them in INT8."""
-        cheap: Any = {"algo_list": ("abs_max",), "round_type": "round", "bias_correction": False}
-        options = replace(self.run.options, **cheap, skip_layers=())
-        if self.quantizer != PTQ or options.quantize_attention != "auto":
-            return options
+    def _cheap(self) -> CompressOptions:
+        """The options that matter to speed."""
+        first = self.run.options.algo_list[:1]
+        return replace(self.run.options, algo_list=first, round_type="round", bias_correction=False, skip_layers=())
+
+    @cached_property
+    def _options(self) -> CompressOptions:
+        """The same, with products of attention in INT8 where the full model has them so: a few rows do not tell."""
+        if self.quantizer != PTQ or self._cheap.quantize_attention != "auto":
+            return self._cheap
         parent = replace(self.base, plans=(Plan((PTQ,)),), skip_layers=())
-        made = make(parent, options, self._samples)[0][0]
-        return replace(options, quantize_attention="on" if made.quant_map.products else "off")
+        made = make(parent, self._cheap, self.base.rows.samples)[0][0]
+        return replace(self._cheap, quantize_attention="on" if made.quant_map.products else "off")
 
     @cached_property
     def _samples(self) -> Samples | None:

@@ -14,9 +14,11 @@ import torch
 from torch import nn
 from transformers import TrainingArguments
 
-from ..engines.torch import as_tuple
+from .. import engines
+from ..engines.torch import as_tuple, input_names
 from ..errors import UserError
-from ..graphs.export import check_input_dtype, export_onnx
+from ..graphs.agree import allowed
+from ..graphs.export import check_input_dtype, difference, export_onnx, sample_batches
 from ..measure.score import Score
 from ..models.carve import Shape, carve, shape_of, twin
 from ..models.families import Family, find
@@ -36,6 +38,8 @@ REFUSED = {
     "torch_compile": "Elastic widths are no fixed graph.",
 }
 """Training options that cannot have their effect here alone, and why."""
+STEADY = 4
+"""Rounding may move outputs by this part of what an export may."""
 
 
 @dataclass(frozen=True)
@@ -129,10 +133,19 @@ class _Widths(Method):
         for target in (target for target in self.targets if target.shape.layers == layers):
             repaired = folder.at(trainer.keep.best[target.name].folder).load().eval()
             repair(full, repaired, self.family, sample)
-            trainer.keep.offer(target.name, repaired, trainer.state.global_step + 1, trainer.score(repaired))
+            if _is_steady(repaired):
+                step = trainer.state.global_step + 1
+                trainer.keep.offer(target.name, repaired, step, trainer.score(repaired))
 
     def write(self, network: Any, place: Path) -> None:
         save_carved(network, place, source=self.run.folder.path, overwrite=True)
+
+
+def _is_steady(model: nn.Module) -> bool:
+    """Whether outputs hardly hang on rounding, as its export will ask; where training went astray they may."""
+    exact = engines.load("torch", twin(model, torch.clone).double())
+    off, largest = difference(model, exact, sample_batches(model, input_names(model)))
+    return off <= allowed(largest) / STEADY
 
 
 def _dry_run(model: nn.Module, family: Family, targets: Sequence[Target], input_dtype: str, progress: Progress) -> None:
