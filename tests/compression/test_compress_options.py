@@ -14,7 +14,7 @@ from tersely.cli.arguments import Parser
 from tersely.errors import UserError
 from tersely.options.compress import OPTIONS, CompressOptions
 from tersely.options.effects import check, check_training, resolve
-from tersely.options.option import add_options, typed_options
+from tersely.options.option import add_options, options_in
 from tersely.quantize.calibrators import CALIBRATORS, Hist
 from tersely.strategy import parse_all
 
@@ -25,7 +25,7 @@ def parsed(*words: str) -> tuple[CompressOptions, frozenset[str]]:
     parser = Parser(prog="tersely compress", allow_abbrev=False)
     parser.add_argument("--model_name_or_path")
     add_options(parser, CompressOptions)
-    found = typed_options(parser.parse_args(list(words)), CompressOptions)
+    found = options_in(parser.parse_args(list(words)), CompressOptions)
     return CompressOptions(**found), frozenset(found)
 
 

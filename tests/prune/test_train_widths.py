@@ -288,5 +288,6 @@ def test_a_teacher_of_another_family_is_given_its_own_inputs(model, tmp_path, st
     settings = PruneSettings("1/2", importance="teacher", distill_hidden=0, teacher=other, augment=look)
     rows = examples(model, "train")
     run = TrainingRun(open_folder(own), rows, rows[:8], tmp_path / "work", {"max_steps": 1})
-    train_widths(run, settings)
+    (only,) = train_widths(run, settings)
+    assert only.step == 1  # it is not repaired to be like the full model
     assert seen == [{"input_ids", "attention_mask", "token_type_ids"}]

@@ -23,11 +23,11 @@ from transformers import (
 from learnable import (
     LEARN,
     LENGTH,
-    asked,
     conll,
     jsonl,
     number,
     pair,
+    question,
     several,
     single,
     split,
@@ -137,7 +137,7 @@ def test_tags_of_every_scheme_learn_and_report_what_seqeval_finds(scheme: str, t
 
 @pytest.mark.slow
 def test_answers_learn_though_a_gold_stands_nowhere(tmp_path: Path) -> None:
-    files = split(tmp_path, asked, squad, "json")
+    files = split(tmp_path, question, squad, "json")
     content = json.loads(files[0].read_text())
     for paragraph in content["data"][0]["paragraphs"][:20]:
         paragraph["qas"][0]["answers"].insert(0, {"text": "nowhere to be found", "answer_start": -1})

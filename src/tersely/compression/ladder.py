@@ -13,7 +13,7 @@ from .candidate import Candidate
 from .choice import Measured
 from .evaluator import Evaluator
 from .forecast import Forecast, RunClock
-from .make_candidates import CandidateMaker, equal
+from .make_candidates import CandidateMaker, EverythingFloat, equal
 from .make_parents import ParentMaker
 from .parents import Parent, RunContext
 
@@ -190,8 +190,14 @@ class Ladder:
         began = time.monotonic()
         share = None if left is None else left / (1 + trainings_later) - expected
         self.models.until = None if share is None else began + 60 * max(SHORTEST, share)
-        parents = self.models.make(plans, targets)
-        candidates, same = self.maker.make_all(parents)
+        try:
+            parents = self.models.make(plans, targets)
+            candidates, same = self.maker.make_all(parents)
+        except EverythingFloat as error:
+            if not self.run.options.searches or not any(PRUNE in plan.steps for plan in plans):
+                raise
+            self.run.progress.say(f"{title}: {error.what}")
+            return None
         found = self.evaluator.measure_all(candidates)
         self.parents += parents
         self.same |= same

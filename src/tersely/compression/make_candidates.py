@@ -98,6 +98,10 @@ class CandidateMaker:
         self.harm[parent.label] = found
 
 
+class EverythingFloat(UserError):
+    """A plan would give the float model under another name."""
+
+
 def make(
     parent: Parent,
     options: CompressOptions,
@@ -179,7 +183,7 @@ def _refuse_float(plan: Plan, left_float: Mapping[str, str]) -> None:
     """Refuse a candidate that would be the float model under another name."""
     reasons = Counter(REASONS[reason] for reason in left_float.values())
     why = "; ".join(f"{count} {reason}" for reason, count in reasons.items()) or "the graph has nothing to quantize"
-    raise UserError(f"The strategy '{plan.name}' would leave everything float: {why}.")
+    raise EverythingFloat(f"The strategy '{plan.name}' would leave everything float: {why}.")
 
 
 def equal(quant_map: QuantMap, other: QuantMap) -> bool:

@@ -35,7 +35,7 @@ from ..quantize.samples import Samples
 from ..runtime.choose import cache_folder, engine_versions, write_cached
 from ..strategy import DYNAMIC, EMBEDDINGS, PRUNE, PTQ, Plan
 from .candidate import write_candidate
-from .make_candidates import make
+from .make_candidates import EverythingFloat, make
 from .parents import Parent, RunContext
 
 SHARES: tuple[float, ...] = (0.5,)
@@ -275,7 +275,10 @@ class ShapeTimer:
         """A graph as the quantizer leaves it, on the engine that the runtime would take."""
         plan = Plan(tuple(step for step in (self.quantizer, *self._tables) if step))
         parent = replace(self.base, proto=proto, plans=(plan,), skip_layers=())
-        made = make(parent, options, samples)[0][0]
+        try:
+            made = make(parent, options, samples)[0][0]
+        except EverythingFloat:  # too little of it is left
+            made = make(replace(parent, plans=(Plan((PRUNE,)),)), options, samples)[0][0]
         self._count += 1
         written = write_candidate(made, self.scratch / str(self._count), self._engines)
         return written.load(written.pairs()[0], self.setting.threads)

@@ -122,10 +122,12 @@ class _Widths(Method):
     def finish(self, trainer: Any) -> None:
         """Fit the best of each width to the full model by least squares; what scores as well takes its place.
 
-        In what is kept it counts as one step more. Widths of fewer layers have no layer of their own to be fitted to.
+        In what is kept it counts as one step more. Widths of fewer layers have no layer of their own to be fitted to,
+        and what learns from labels alone or from another teacher is not to become like the full model.
         """
         folder, run = self.run.folder, self.run
-        if run.until is not None and time.monotonic() >= run.until:
+        late = run.until is not None and time.monotonic() >= run.until
+        if late or not self.settings.distils or self.settings.teacher is not None:
             return
         full = folder.load().eval()
         sample = draw(folder, full, run.rows, run.seed)
