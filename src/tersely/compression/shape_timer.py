@@ -278,7 +278,7 @@ class ShapeTimer:
         try:
             made = make(parent, options, samples)[0][0]
         except EverythingFloat:  # too little of it is left
-            made = make(replace(parent, plans=(Plan((PRUNE,)),)), options, samples)[0][0]
+            made = make(replace(parent, plans=(Plan(()),)), options, samples)[0][0]
         self._count += 1
         written = write_candidate(made, self.scratch / str(self._count), self._engines)
         return written.load(written.pairs()[0], self.setting.threads)
