@@ -24,7 +24,7 @@ from ..models.carve import Shape, carve, shape_of, twin
 from ..models.families import Family, find
 from ..progress import SILENT, Progress
 from ..training.arguments import CHECKPOINTING, distillation_arguments
-from ..training.distillation import DistilTrainer, Method, TrainingRun, check_rows, distil
+from ..training.distillation import DistilTrainer, Method, TrainingRun, any_process, check_rows, distil
 from ..training.model_folder import save_carved
 from .elastic import Elastic
 from .importance import ordered_model
@@ -126,7 +126,7 @@ class _Widths(Method):
         and what learns from labels alone or from another teacher is not to become like the full model.
         """
         folder, run = self.run.folder, self.run
-        late = run.until is not None and time.monotonic() >= run.until
+        late = run.until is not None and any_process(time.monotonic() >= run.until, trainer.args)
         if late or not self.settings.distils or self.settings.teacher is not None:
             return
         full = folder.load().eval()

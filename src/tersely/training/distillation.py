@@ -158,6 +158,7 @@ def distil(run: TrainingRun, method: Method, progress: Progress = SILENT) -> dic
             check_finite(student.model, "the trained model")
             check_finite(student, "the trained model")
             method.finish(trainer)
+            trainer.accelerator.wait_for_everyone()  # what is replaced goes when nobody reads it any more
         with arguments.main_process_first(local=False):
             if arguments.process_index == 0:
                 keep.finish(mark)
@@ -180,13 +181,13 @@ class ScoreAtEnds(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Ask for both."""
-        late = self._until is not None and _any_process(time.monotonic() >= self._until, args)
+        late = self._until is not None and any_process(time.monotonic() >= self._until, args)
         if late or state.global_step >= state.max_steps:
             control.should_evaluate = control.should_save = True
             control.should_training_stop = control.should_training_stop or late
 
 
-def _any_process(flag: bool, args: TrainingArguments) -> bool:
+def any_process(flag: bool, args: TrainingArguments) -> bool:
     """Whether it is so on one process at least: all must stop at the same step."""
     if args.world_size == 1:
         return flag
