@@ -30,6 +30,7 @@ from ..models.carve.shape import neuron_step
 from ..models.families import find
 from ..models.families.family import longest
 from ..options.compress import CompressOptions
+from ..progress import SILENT, Progress
 from ..prune.latency import Cost, LatencyTable, empty_shape, read_table
 from ..quantize.samples import Samples
 from ..runtime.choose import cache_folder, engine_versions, write_cached
@@ -138,7 +139,7 @@ class ShapeTimer:
             return known
         # The full model between two runs leaves caches as the run that reports does, where there are several models.
         # With all rows that will calibrate it: they tell what is smoothed and which products are INT8.
-        model = self._runner(parent.proto, self._cheap, self.base.rows.samples)
+        model = self._runner(parent.proto, self._cheap, self.base.rows.samples, self.run.progress)
         runners = [*self._fp32(), ("full", "", self._full), ("model", "", model)]
         *fp32, _, timed = self._alternate(runners, "time the pruned model")
         fastest = min(fp32, key=lambda timing: timing.seconds)
@@ -271,12 +272,14 @@ class ShapeTimer:
         keep_first_position(proto)
         return proto
 
-    def _runner(self, proto: Any, options: CompressOptions, samples: Samples | None) -> Engine:
+    def _runner(
+        self, proto: Any, options: CompressOptions, samples: Samples | None, progress: Progress = SILENT
+    ) -> Engine:
         """A graph as the quantizer leaves it, on the engine that the runtime would take."""
         plan = Plan(tuple(step for step in (self.quantizer, *self._tables) if step))
         parent = replace(self.base, proto=proto, plans=(plan,), skip_layers=())
         try:
-            made = make(parent, options, samples)[0][0]
+            made = make(parent, options, samples, progress=progress)[0][0]
         except EverythingFloat:  # too little of it is left
             made = make(replace(parent, plans=(Plan(()),)), options, samples)[0][0]
         self._count += 1
@@ -306,7 +309,7 @@ class ShapeTimer:
         if self.quantizer != PTQ or self._cheap.quantize_attention != "auto":
             return self._cheap
         parent = replace(self.base, plans=(Plan((PTQ,)),), skip_layers=())
-        made = make(parent, self._cheap, self.base.rows.samples)[0][0]
+        made = make(parent, self._cheap, self.base.rows.samples, progress=self.run.progress)[0][0]
         return replace(self._cheap, quantize_attention="on" if made.quant_map.products else "off")
 
     @cached_property
