@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -44,9 +45,9 @@ class Heard(progress.Plain):
         self.lines.append((time.monotonic(), line))
 
     def training(self) -> list[tuple[float, int, int, str]]:
-        """Of the last bar, the training's: seconds that were really left, steps done, seconds shown, note."""
-        end, last = self.lines[-1]
-        title = last.partition(": done in")[0]
+        """Of the training's bar: seconds that were really left, steps done, seconds shown, note."""
+        done = [(when, *line.partition(": done in")[:2]) for when, line in self.lines]
+        end, title = [(when, title) for when, title, ended in done if ended and title.startswith(("train", "fine"))][-1]
         found = [(when, LINE.search(line)) for when, line in self.lines if line.startswith(title)]
         return [(end - when, int(m["done"]), int(m["left"]), m["note"]) for when, m in found if m]
 
@@ -190,15 +191,13 @@ def test_an_advance_without_estimate_still_does(model: Any, tmp_path: Path) -> N
     """As a progress of the user's own has it."""
 
     class Counted(progress.Silent):
-        done = 0
+        def __init__(self) -> None:
+            self.done = Counter()
 
         def track(self, title: str, total: int) -> Any:
-            return nullcontext(self.advance)
-
-        def advance(self, count: int = 1, note: str = "") -> None:
-            self.done += count
+            return nullcontext(lambda count=1, note="": self.done.update({title.split()[0]: count}))
 
     counted, run = Counted(), run_of(model, tmp_path / "work")
     settings = PruneSettings("1/2", importance="teacher", reorder=False)
     train_widths(replace(run, training={**TRAINING, "max_steps": 2}), settings, progress=counted)
-    assert counted.done == 1 + 2, "one dry run and two steps"
+    assert (counted.done["dry"], counted.done["train"]) == (1, 2), "one dry run and two steps"

@@ -88,7 +88,7 @@ class _Widths(Method):
     """All widths in one elastic network."""
 
     arguments = staticmethod(pruning_arguments)
-    file, scores_start, scorings_at_end = "config.json", False, 1
+    file, scores_start = "config.json", False
     targets: tuple[Target, ...]
     notes: tuple[str, ...]
 
@@ -119,7 +119,7 @@ class _Widths(Method):
     def trainer(self, **parts: Any) -> DistilTrainer:
         return ElasticTrainer(**parts)
 
-    def finish(self, trainer: Any) -> None:
+    def finish(self, trainer: Any, progress: Progress) -> None:
         """Fit the best of each width to the full model by least squares; what scores as well takes its place.
 
         In what is kept it counts as one step more. Widths of fewer layers have no layer of their own to be fitted to,
@@ -134,7 +134,7 @@ class _Widths(Method):
         layers = shape_of(full, self.family).layers
         for target in (target for target in self.targets if target.shape.layers == layers):
             repaired = folder.at(trainer.keep.best[target.name].folder).load().eval()
-            repair(full, repaired, self.family, sample)
+            repair(full, repaired, self.family, sample, progress=progress)
             if _is_steady(repaired):
                 step = trainer.state.global_step + 1
                 trainer.keep.offer(target.name, repaired, step, trainer.score(repaired))

@@ -82,8 +82,6 @@ class Method(Protocol):
     """Whether what it begins with is scored and kept too: a training that only does harm ends where it began."""
     less_is_better: bool = False
     """Whether it scores a distance, not the task's metric."""
-    scorings_at_end: int = 0
-    """How many times `finish` scores all networks."""
 
     @staticmethod
     def arguments(training: Mapping[str, Any], work: Path, seed: int) -> TrainingArguments:
@@ -105,7 +103,7 @@ class Method(Protocol):
     def trainer(self, **parts: Any) -> DistilTrainer:
         """A trainer of it."""
 
-    def finish(self, trainer: Any) -> None:
+    def finish(self, trainer: Any, progress: Progress) -> None:
         """Better what training ended with, if there is a way; nothing, as a rule."""
         return
 
@@ -151,13 +149,15 @@ def distil(run: TrainingRun, method: Method, progress: Progress = SILENT) -> dic
             eval_dataset=run.evaluation,
             data_collator=Collator(folder.encoder, {*input_names(model), *input_names(teacher.module)}),
         )
-        with kept_for_later(run.work), progress.track(f"train {', '.join(names)}", steps) as advance:
-            trainer.show(ShowProgress(advance, trainer.scorer, names, at_end=method.scorings_at_end))
-            trainer.add_callback(ScoreAtEnds(trainer, start=method.scores_start, until=run.until))
-            trainer.run(begun)
-            check_finite(student.model, "the trained model")
-            check_finite(student, "the trained model")
-            method.finish(trainer)
+        with kept_for_later(run.work):
+            with progress.track(f"train {', '.join(names)}", steps) as advance:
+                trainer.show(ShowProgress(advance, trainer.scorer, names))
+                trainer.add_callback(ScoreAtEnds(trainer, start=method.scores_start, until=run.until))
+                trainer.run(begun)
+                check_finite(student.model, "the trained model")
+                check_finite(student, "the trained model")
+            trainer.shown = progress
+            method.finish(trainer, progress)
             trainer.accelerator.wait_for_everyone()  # what is replaced goes when nobody reads it any more
         with arguments.main_process_first(local=False):
             if arguments.process_index == 0:
