@@ -9,11 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .. import tasks
 from ..errors import UserError
 from ..measure.benchmark import Setting
 from ..models.carve import Shape, shape_of
 from ..models.families import find
+from ..models.families.family import longest
 from ..models.folder import NOTES, ModelFolder
 from ..processes import on_all
 from ..prune.distil_shape import distil_shape
@@ -29,7 +32,7 @@ from .candidate import link
 from .check_models import has_widths, losses_after_prune, prune_settings, qat_settings, trains_cut
 from .make_shots import ShotMaker
 from .parents import Parent, RunContext, open_made
-from .shape_timer import setting_of, timed_as
+from .shape_timer import timed_as
 
 VOCABULARY = "vocabulary"
 """Folder of a model that only lost tokens, under torch/."""
@@ -106,7 +109,7 @@ class ParentMaker:
     @cached_property
     def setting(self) -> Setting:
         """Batch, length and threads at which speed-ups are measured."""
-        return setting_of(self.origin, self.run)
+        return _setting_of(self.origin, self.run)
 
     @cached_property
     def _shots(self) -> ShotMaker:
@@ -238,6 +241,20 @@ class ParentMaker:
         if not {PRUNE, DYNABERT} & set(plan.steps) or self.run.options.losses(QAT)["distill_hidden"]:
             return None
         return self._cut_origin[0] if PRUNE_EMBEDDINGS in plan.steps else self.origin.folder
+
+
+def _setting_of(origin: Parent, run: RunContext) -> Setting:
+    """The setting that the options name; without a length, the mean length of the rows that score."""
+    options, config = run.options, origin.folder.config
+    length = options.target_length
+    most = longest(config) or origin.task.max_seq_length
+    if length is not None and length > most:
+        what = f"The '--target_length' option is {length}; the model reads {most} tokens at most."
+        raise UserError(what, option="target_length")
+    if length is None:
+        features = origin.task.features(run.rows.scoring, origin.encoder)
+        length = round(float(np.mean([len(feature) for feature in features])))
+    return Setting(options.target_batch, min(length, most), options.target_threads)
 
 
 def _fitting(patterns: Sequence[str], proto: Any) -> tuple[str, ...]:

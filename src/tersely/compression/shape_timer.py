@@ -28,7 +28,6 @@ from ..models.carve import Places, Shape, carve, locate
 from ..models.carve.places import HEADS, NEURONS
 from ..models.carve.shape import neuron_step
 from ..models.families import find
-from ..models.families.family import longest
 from ..options.compress import CompressOptions
 from ..progress import SILENT, Progress
 from ..prune.latency import Cost, LatencyTable, empty_shape, read_table
@@ -56,20 +55,6 @@ CALIBRATION = 8
 def timed_as(quantizer: str | None) -> str | None:
     """The quantizer whose graphs are as fast: `qat` ends in the graph of `ptq`."""
     return quantizer if quantizer in (None, DYNAMIC) else PTQ
-
-
-def setting_of(origin: Parent, run: RunContext) -> Setting:
-    """The setting that the options name; without a length, the mean length of the rows that score."""
-    options, config = run.options, origin.folder.config
-    length = options.target_length
-    most = longest(config) or origin.task.max_seq_length
-    if length is not None and length > most:
-        what = f"The '--target_length' option is {length}; the model reads {most} tokens at most."
-        raise UserError(what, option="target_length")
-    if length is None:
-        features = origin.task.features(run.rows.scoring, origin.encoder)
-        length = round(float(np.mean([len(feature) for feature in features])))
-    return Setting(options.target_batch, min(length, most), options.target_threads)
 
 
 class ShapeTimer:
