@@ -11,6 +11,7 @@ from tersely.progress import SILENT
 from tersely.strategy import parse_all
 
 PLAIN, PRUNED = parse_all(["ptq+embeddings"]), parse_all(["prune+ptq+embeddings"])
+DISTILLED = parse_all(["prune+dynabert+ptq+embeddings"])
 
 
 def forecast(**fields: object) -> Forecast:
@@ -24,8 +25,10 @@ def test_tables_and_scores_count_once_and_each_speed_up_by_itself() -> None:
     each = (three - single) / 2
     first.note(PRUNED, single)
     assert first.rung(PRUNED) == single  # what it took, not what was guessed
-    again = forecast(measured_before=True)
-    assert again.rung(PRUNED) == pytest.approx(each)
+    timed = forecast(has_tables=True)
+    assert each < timed.rung(PRUNED) < single
+    timed.note(DISTILLED, 5.0)
+    assert timed.rung(PRUNED) == pytest.approx(each)  # what was distilled was scored before
 
 
 def test_what_is_left_is_what_is_allowed_less_what_was_spent_and_the_end() -> None:

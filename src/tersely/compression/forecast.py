@@ -36,8 +36,8 @@ class Forecast:
     """Whether everything is scored once more, on rows that judge."""
     took: dict[tuple[bool, bool], float] = field(default_factory=dict)
     """Minutes that the last rung of a kind took: pruned to order or not, trained or not."""
-    measured_before: bool = False
-    """Whether latency tables and scores are there already."""
+    has_tables: bool = False
+    """Whether latency tables are there already."""
 
     def rung(self, plans: Sequence[Plan], speedups: int = 1) -> float:
         """Minutes of so many speed-ups, without their trainings: what the last of its kind took, else a guess."""
@@ -50,7 +50,8 @@ class Forecast:
             found += CANDIDATE_EXPORTS * self.export + 0.5 * scored * self.scoring
         if kind[0]:
             found = speedups * (found + SHOT_EXPORTS * self.export)
-            found += 0 if self.measured_before else (TABLE_EXPORTS + SCORES_EXPORTS) * self.export
+            found += 0 if self.has_tables else TABLE_EXPORTS * self.export
+            found += 0 if any(pruned for pruned, _ in self.took) else SCORES_EXPORTS * self.export
         return found / 60
 
     def ending(self, candidates: int) -> float:
@@ -60,7 +61,6 @@ class Forecast:
     def note(self, plans: Sequence[Plan], minutes: float) -> None:
         """Learn from a rung that is done."""
         self.took[_kind(plans)] = minutes
-        self.measured_before = self.measured_before or _kind(plans)[0]
 
     @property
     def spent(self) -> float:

@@ -67,6 +67,7 @@ class Ladder:
             self._rise(pruned)
         else:
             self.models.check_targets(pruned, options.target_speedup or ())
+            self.forecast.has_tables = bool(pruned)
             self._try_in_turn(plans)
             self._search_more()
         return self.measured
@@ -127,6 +128,7 @@ class Ladder:
         With `target_speedup` each of these is tried instead, but for those that INT8 reaches without pruning.
         """
         low, most = self.models.speed_range(plans[0])
+        self.forecast.has_tables = True
         targets, failed = self.run.options.target_speedup, []
         if targets:
             self.models.check_targets(plans, targets)

@@ -94,21 +94,23 @@ class ShotMaker:
 
     def _make(self, kind: str | None, target: float, until: float | None) -> Parent:
         timer = self.timer(kind)
-        budget, tried = timer.table.fp32 / target, []
+        budget, method, tried = timer.table.fp32 / target, None, []
         for number in range(TRIES):
-            parent, shot = self._prune(timer, target, budget, f"{number}-{kind}")
+            parent, shot = self._prune(timer, target, budget, f"{number}-{kind}", method)
             tried.append((abs(shot.seen / target - 1), number, parent))
             is_near = tried[-1][0] <= CLOSE or (shot.shape == self.pruner.places.full and shot.seen >= target)
             if is_near or (until is not None and time.monotonic() > until):
                 break
-            budget *= min(max(shot.seen / target, 1 / FURTHEST), FURTHEST)
+            budget, method = budget * min(max(shot.seen / target, 1 / FURTHEST), FURTHEST), shot.method
         return min(tried)[-1]
 
-    def _prune(self, timer: ShapeTimer, target: float, budget: float, place: str) -> tuple[Parent, Shot]:
+    def _prune(
+        self, timer: ShapeTimer, target: float, budget: float, place: str, method: str | None
+    ) -> tuple[Parent, Shot]:
         """Cut and repair the base for a budget of seconds, export it and time its graph."""
         table, run, name = timer.table, self.run, speed_name(target)
         folder = run.work / SHOTS / f"{self.prefix}{name}-{place}"
-        found = self._cut(table, budget, folder)
+        found = self._cut(table, budget, folder, method)
         made = open_made(self.base.folder.at(folder), self.base, run.scratch / "fp32-of" / folder.name, run)
         seen = timer.speedup(made, found.shape)
         expected = table.speedup(found.shape, self.pruner.places.full)
@@ -117,16 +119,16 @@ class ShotMaker:
         suffix = {PTQ: "", None: "-fp32"}.get(timer.quantizer, f"-{timer.quantizer}")
         return replace(made, name=f"{self.prefix}{name}{suffix}", shot=shot), shot
 
-    def _cut(self, table: LatencyTable, budget: float, folder: Path) -> CutModel:
+    def _cut(self, table: LatencyTable, budget: float, folder: Path, method: str | None) -> CutModel:
         """Cut and repair the base for a budget; `folder` keeps the model for a run that goes on after a kill."""
         timed = {name: value for name, value in table.to_json().items() if name != "graphs"}
-        mark = digest([self.base.digest, self._rows_mark, self.run.options.seed, timed, budget])
+        mark = digest([self.base.digest, self._rows_mark, self.run.options.seed, timed, budget, method])
         record = folder.with_name(f"{folder.name}.json")
         with suppress(OSError, ValueError, UserError):
             found = fill(CutModel, json.loads(record.read_text(encoding="utf-8")), "The record")
             if found.mark == mark and (folder / "config.json").is_file():
                 return found
-        pruned = self.pruner.prune(table, budget)
+        pruned = self.pruner.prune(table, budget, method)
         save_carved(pruned.model, folder, source=self.base.folder.path, overwrite=True)
         found = CutModel(mark, pruned.shape, pruned.method, pruned.change)
         with atomic_file(record) as stream:

@@ -79,16 +79,18 @@ class OneShotPruner:
             surgeon(self.model, self.family, sample, self.answers, first_only=self.first_only, progress=progress),
         )
 
-    def prune(self, table: LatencyTable, seconds: float) -> OneShot:
+    def prune(self, table: LatencyTable, seconds: float, method: str | None = None) -> OneShot:
         """The model that takes so many seconds by the table: of two that are tried the one whose answers move least.
 
         By slopes and measured harms together, best where little goes, and by the surgeon alone, best where much does.
+        `method`: the one of them that is known to be better for nearly as many seconds.
         """
         by_slopes, by_surgery = self.scores
-        tried = (
+        tried = [
             self._cut(scores, shape_within(self.places, scores, table, seconds))
             for scores in (agreed(by_slopes, by_surgery), by_surgery)
-        )
+            if method in (None, scores.method)
+        ]
         return min(tried, key=lambda found: self._distance(found.model))
 
     def _cut(self, scores: Scores, shape: Shape) -> OneShot:
