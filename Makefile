@@ -11,7 +11,7 @@ PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive TOKENIZERS_PARALLELISM=false
 .PHONY: demo test test-all check fmt lint type docs site wheel release-notes clean
 
 demo:
-	@echo "make demo: about eight minutes on two cores: two or three to install, the first time, five to run."
+	@echo "make demo: about eight minutes on two cores: one or two to install, the first time, six to seven to run."
 	@$(MAKE) --silent --no-print-directory $(STAMP)-demo
 	@$(BIN)/tersely demo
 
