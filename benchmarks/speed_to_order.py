@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from subjects import SEED, Log, Subject, machine, work_folder
+from subjects import LABEL_LOSS, SEED, Log, Subject, machine, work_folder
 
 import tersely
 from tersely import data, engines, runtime
@@ -65,7 +65,8 @@ def run(
         tersely.compress(
             subject.model, output_dir=out, train_file=subject.train, eval_file=choose, strategy=strategy,
             target_speedup=targets, target_length=length_of(subject.name), max_minutes=minutes, seed=SEED,
-            progress=True, **subject.settings,
+            progress=True, label_loss=LABEL_LOSS.get(subject.name) if strategy == DISTILLED else None,
+            **subject.settings,
         )  # fmt: skip
         (out / "minutes").write_text(f"{(time.perf_counter() - begun) / 60:.1f}")
     found: dict[str, Any] = json.loads((out / "result.json").read_text(encoding="utf-8"))
@@ -144,7 +145,7 @@ def show(log: Log, subject: Subject, work: Path, args: argparse.Namespace, drops
             made = runtime.load(out / candidate["path"], threads=1)
             lines.line(strategy, target, f"{candidate['speedup']['ratio']:.2f}", made, size, minutes)
         off += [f"{model['shot']['expected']:.3g} / {model['shot']['seen']:.3g}" for model in result["pruned"]]
-        if strategy == DISTILLED:
+        if strategy == DISTILLED and not args.without_others:
             _control(subject, lines, choose, work, result)
     if args.float and not args.without_others:
         _others(subject, lines, read_table(work / FLOAT / "result.json", "fp32"), args.float)

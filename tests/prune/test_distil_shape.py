@@ -124,4 +124,4 @@ def test_it_ends_when_it_comes_no_nearer(cut: Any, model: Any, tmp_path: Path) -
     found = distil_shape(run_of(cut, model, tmp_path / "work", **training), learn(model))
     checkpoints = (tmp_path / "work").glob("step-*")
     assert found.distance == found.start
-    assert {path.name for path in checkpoints} <= {f"step-{step}" for step in range(0, 14, 2)}
+    assert {path.name for path in checkpoints} <= {f"step-{step}" for step in range(0, 18, 2)}

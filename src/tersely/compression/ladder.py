@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import sqrt
 
@@ -54,6 +55,7 @@ class Ladder:
     measured: list[Measured] = field(default_factory=list)
     rungs: list[Rung] = field(default_factory=list)
     not_tried: list[str] = field(default_factory=list)
+    _tables_took: float = 0.0
 
     def climb(self) -> list[Measured]:
         """Everything that was asked for, measured on the rows of the search."""
@@ -66,8 +68,8 @@ class Ladder:
             self._try_in_turn([plan for plan in plans if plan not in pruned])
             self._rise(pruned)
         else:
-            self.models.check_targets(pruned, options.target_speedup or ())
-            self.forecast.has_tables = bool(pruned)
+            with self._timing_layers():
+                self.models.check_targets(pruned, options.target_speedup or ())
             self._try_in_turn(plans)
             self._search_more()
         return self.measured
@@ -127,11 +129,11 @@ class Ladder:
 
         With `target_speedup` each of these is tried instead, but for those that INT8 reaches without pruning.
         """
-        low, most = self.models.speed_range(plans[0])
-        self.forecast.has_tables = True
         targets, failed = self.run.options.target_speedup, []
+        with self._timing_layers():
+            low, most = self.models.speed_range(plans[0])
+            self.models.check_targets(plans, targets or ())
         if targets:
-            self.models.check_targets(plans, targets)
             for target in sorted(targets):
                 if target <= low and self._holds(self.measured):
                     self.run.progress.say(f"{target:g} × is reached without pruning: about {low:.2f} ×.")
@@ -222,9 +224,19 @@ class Ladder:
         if tried:
             self._note("more rows, fewer layers in INT8", (), tried, began, 0)
 
+    @contextmanager
+    def _timing_layers(self) -> Iterator[None]:
+        """What measures latency tables: the next rung that prunes counts its minutes."""
+        began = time.monotonic()
+        yield
+        self._tables_took += (time.monotonic() - began) / 60
+        self.forecast.has_tables = True
+
     def _note(self, title: str, plans: Sequence[Plan], found: Sequence[Measured], began: float, speedups: int) -> None:
         minutes = (time.monotonic() - began) / 60
-        self.rungs.append(Rung(title, tuple(measured.name for measured in found), minutes))
+        tables = self._tables_took if any(PRUNE in plan.steps for plan in plans) else 0.0
+        self._tables_took -= tables
+        self.rungs.append(Rung(title, tuple(measured.name for measured in found), minutes + tables))
         if plans:
             self.forecast.note(plans, minutes / max(1, speedups))
 

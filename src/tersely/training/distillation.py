@@ -241,7 +241,8 @@ class DistilTrainer(ScoredTrainer):
             self.optimizer.train()
         batch = self._prepare_inputs(inputs)
         feed = {name: batch[name] for name in self.inputs if name in batch}
-        taught, states = self._teach(batch) if self.settings.distils else ((), ())
+        with self.accelerator.autocast():
+            taught, states = self.taught(batch) if self.settings.distils else ((), ())
         return batch, feed, taught, states
 
     def total_loss(
@@ -266,9 +267,10 @@ class DistilTrainer(ScoredTrainer):
             loss = loss + settings.label_loss * hard
         return loss
 
-    def _teach(self, batch: Mapping[str, Any]) -> tuple[Outputs, States]:
+    def taught(self, batch: Mapping[str, Any]) -> tuple[Outputs, States]:
+        """What the teacher says of a batch, and its states where they are compared."""
         feed = {name: batch[name] for name in self.teacher_inputs if name in batch}
-        with torch.no_grad(), self.accelerator.autocast():
+        with torch.no_grad():
             if self.teacher.family is None:
                 return as_tuple(self.teacher.module(**feed), self.outputs), ()
             with record_states(self.teacher.module, self.teacher.family) as states:
