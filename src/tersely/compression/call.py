@@ -231,23 +231,23 @@ def compress(
         answers_column: Column of the answers.
         num_train_epochs: Passes over the training rows. Default: 3.
         max_steps: Stop after so many steps.
-        per_device_train_batch_size: Rows a training step. Default: 8.
+        per_device_train_batch_size: Rows a training step. Default: 8; 16 after prune.
         per_device_eval_batch_size: Rows a batch when scoring what is trained. Default: 8.
         gradient_accumulation_steps: Batches a step. Default: 1.
-        learning_rate: Peak learning rate. Default: 5e-5.
+        learning_rate: Peak learning rate. Default: 5e-5; after prune found.
         weight_decay: Weight decay. Default: 0.
         adam_beta1: AdamW's beta1. Default: 0.9.
         adam_beta2: AdamW's beta2. Default: 0.999.
         adam_epsilon: AdamW's epsilon. Default: 1e-8.
         max_grad_norm: Gradients are scaled down to this norm. Default: 1.
-        warmup_steps: Steps of warm-up, or a share of all steps below 1. Default: 0.
+        warmup_steps: Steps of warm-up, below 1 a share of all. Default: 0; 0.05 after prune.
         warmup_ratio: Steps of warm-up as a share of all steps. Default: 0.
         device: Where to train: cpu or gpu. Default: the best there is.
         optim: adamw, sgd, adafactor … Default: adamw.
         lr_scheduler_type: linear, cosine, constant … Default: linear.
         save_steps: Score what is trained every so many steps. Default: 100.
         logging_steps: How often the loss is taken. Default: 500.
-        bf16: Train in bf16, on CPUs that have it.
+        bf16: Train in bf16, on CPUs that have it. Default: after prune where it can.
         training_args: Further options of `transformers.TrainingArguments` by name, where a strategy trains.
         overwrite: Replace an earlier result in output_dir. Default: false.
         progress: A `Progress` of your own; None shows a bar on a terminal, False nothing.

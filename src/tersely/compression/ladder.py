@@ -117,8 +117,9 @@ class Ladder:
         holds = self._holds(self.measured)
         if not holds:
             self._search_more()
-        for target in self._rise(pruned) if pruned else ():
-            found = self._try(distilled, [target]) if distilled else None
+        failed = self._rise(pruned) if pruned else []
+        for number, target in enumerate(failed if distilled else (), 1):
+            found = self._try(distilled, [target], trainings_later=len(failed) - number)
             if found is None or not self._holds(found):
                 break
         if not holds:
@@ -194,6 +195,8 @@ class Ladder:
         began = time.monotonic()
         share = None if left is None else left / (1 + trainings_later) - expected
         self.models.until = None if share is None else began + 60 * max(SHORTEST, share)
+        if trains and isinstance(self.run.progress, RunClock) and self.forecast.allowed is not None:
+            self.run.progress.expected = self.forecast.allowed  # a training takes what there is
         try:
             parents = self.models.make(plans, targets)
             candidates, same = self.maker.make_all(parents)
