@@ -16,7 +16,7 @@ from tersely.models.families import find
 from tersely.models.folder import open_folder
 from tersely.models.torch_folder import load_module
 from tersely.prune import TrainingRun
-from tersely.prune.distil_shape import RATES, distil_shape
+from tersely.prune.distil_shape import RATES, SCORINGS, _defaults, _Pace, distil_shape
 from tersely.prune.repair import repair
 from tersely.prune.sample import draw
 from tersely.training.batches import Collator, FeatureDataset
@@ -125,3 +125,25 @@ def test_it_ends_when_it_comes_no_nearer(cut: Any, model: Any, tmp_path: Path) -
     checkpoints = (tmp_path / "work").glob("step-*")
     assert found.distance == found.start
     assert {path.name for path in checkpoints} <= {f"step-{step}" for step in range(0, 18, 2)}
+
+
+def test_a_limited_time_is_for_steps_and_a_tenth_of_it_for_scorings() -> None:
+    pace = _Pace(steps=60, trained=30.0, scored=2.0)
+    steps, scorings = pace.within(600.0, 10_000)
+    assert scorings == 30  # 60 of 600 seconds
+    assert steps == (600 - 60) * 2
+    assert pace.within(600.0, 500) == (500, 30)
+    assert pace.within(100_000.0, 10_000) == (10_000, SCORINGS)
+    assert pace.within(-5.0, 10_000) == (1, 1)
+    assert _Pace().within(600.0, 500) == (500, SCORINGS)  # nothing was timed
+
+
+def test_what_is_set_is_not_a_default(cut: Any, model: Any, tmp_path: Path) -> None:
+    run = run_of(cut, model, tmp_path)
+    assert "num_train_epochs" not in _defaults(run)
+    limited = _defaults(replace(run, until=1.0))
+    assert limited["num_train_epochs"] > 3
+    assert 0 < limited["warmup_steps"] < 1
+    assert "warmup_steps" not in _defaults(replace(run, training={"warmup_ratio": 0.1}))
+    assert "num_train_epochs" not in _defaults(replace(run, until=1.0, training={"max_steps": 5}))
+    assert "bf16" not in _defaults(replace(run, training={"fp16": True}))
