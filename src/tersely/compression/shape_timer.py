@@ -48,6 +48,8 @@ MOST_SCALED = 1.5
 """By how much costs of layers are corrected at most, so that they add up to what a whole model takes."""
 TRIES = 2
 """Times that a table is measured before the machine is called too busy."""
+SMOOTHED = 0.5
+"""How inputs of graphs that are only timed are smoothed: how much makes no difference to time."""
 CALIBRATION = 8
 """Rows that set the ranges of graphs that are only timed."""
 
@@ -106,6 +108,7 @@ class ShapeTimer:
             "precision": self.quantizer or "fp32",
             "tables": "int8" if self._tables else "fp32",
             "products": "int8" if self._options.quantize_attention == "on" else "float",
+            "smooth": str(self._options.smooth),
             "model_type": str(self.base.folder.config["model_type"]),
             "hidden": int(places.config.hidden_size),
             "heads": list(places.full.heads),
@@ -290,12 +293,19 @@ class ShapeTimer:
 
     @cached_property
     def _options(self) -> CompressOptions:
-        """The same, with products of attention in INT8 where the full model has them so: a few rows do not tell."""
-        if self.quantizer != PTQ or self._cheap.quantize_attention != "auto":
-            return self._cheap
+        """The same, as pruned models come out, which a few rows do not tell.
+
+        Products of attention are INT8 where the full model has them so. All inputs are smoothed: of pruned and repaired
+        models nearly all are.
+        """
+        options = self._cheap
+        if self.quantizer == PTQ and options.smooth == "auto":
+            options = replace(options, smooth=SMOOTHED)
+        if self.quantizer != PTQ or options.quantize_attention != "auto":
+            return options
         parent = replace(self.base, plans=(Plan((PTQ,)),), skip_layers=())
         made = make(parent, self._cheap, self.base.rows.samples, progress=self.run.progress)[0][0]
-        return replace(self._cheap, quantize_attention="on" if made.quant_map.products else "off")
+        return replace(options, quantize_attention="on" if made.quant_map.products else "off")
 
     @cached_property
     def _samples(self) -> Samples | None:

@@ -34,7 +34,7 @@ from ..training.batches import AlikeLengths, Collator, FeatureDataset
 from ..training.checkpoints import fingerprint
 from ..training.distillation import DistilTrainer, Method, TrainingRun, check_rows, distil
 from ..training.isolated import isolated
-from ..training.losses import Counts, LossSettings, Outputs, logits_loss, mask_of
+from ..training.losses import Counts, LossSettings, Outputs, label_loss, logits_loss, mask_of
 from ..training.model_folder import save_carved
 from .dynabert import ElasticTrainer, pruning_arguments
 from .elastic import Elastic
@@ -43,10 +43,11 @@ RATES = (1e-4, 6e-5, 3e-5, 1e-5)
 """Learning rates that are looked at, one after another: 1e-4 moved MRPC's logits away from every repaired start, 3e-5
 did not. A look is a short training of its own, with a rate that rises and falls as in the long one: at a rate that
 stays, the lowest of all looks best."""
-ROWS, WARM_UP, EPOCHS = 16, 0.05, 10.0
-"""Rows of a step, the share of steps in which the rate rises, and passes over the rows where time is the limit, unless
-the options say. (MSRA-NER came nearer by 16 rows a step than by 8 or 32 in equal time.)"""
-LOOK, FEWEST_LOOKED, MOST_LOOKED = 0.04, 20, 60
+ROWS, STEP_POSITIONS, WARM_UP, EPOCHS = 16, 2048, 0.05, 10.0
+"""Rows of a step (half as many where they hold more tokens), the share of steps in which the rate rises, passes over
+the rows where time is the limit, unless the options say. (MSRA-NER came nearer by 16 rows a step than by 8 or 32 in
+equal time.)"""
+LOOK, FEWEST_LOOKED, MOST_LOOKED = 0.04, 20, 50
 """The share of all steps that a look takes, and its bounds."""
 SCORINGS = 40
 """A training is scored so often, unless the options say, and no more often than every `save_steps` steps."""
@@ -54,8 +55,8 @@ SCORING = 0.1
 """The share of a time that is limited which scorings may take."""
 PATIENCE = 0.4
 """The share of all steps that may come no nearer before training ends: what a falling rate gains comes late."""
-HELD_SHARE, MOST_HELD = 0.1, 400
-"""Training rows that no step sees."""
+HELD_SHARE, MOST_HELD, HELD_POSITIONS = 0.1, 400, 60_000
+"""Training rows that no step sees, and their tokens."""
 NAME = "distilled"
 BATCH = 16
 
@@ -64,8 +65,8 @@ BATCH = 16
 class Distilled:
     """The trained model, the step that it is of, and how far its answers are from the teacher's on held-out rows.
 
-    `start`: how far they were before the first step. The distance is the loss of the answers, less what is left of it
-    when they are the teacher's own.
+    `start`: how far they were before the first step. The distance is the loss that is trained with, less what it is for
+    the teacher's own answers: below 0 where labels teach too, and it has become better than its teacher.
     """
 
     folder: Path
@@ -104,7 +105,9 @@ def distil_shape(run: TrainingRun, settings: LossSettings, *, progress: Progress
 
 def _defaults(run: TrainingRun) -> dict[str, Any]:
     """How this trains where the options do not say. In bf16 where the CPU has it: steps take half the time."""
-    found: dict[str, Any] = {"per_device_train_batch_size": ROWS}
+    some = run.folder.task.features(run.rows[:MOST_HELD], run.folder.encoder)
+    is_long = ROWS * float(np.mean([len(feature) for feature in some])) > STEP_POSITIONS if some else False
+    found: dict[str, Any] = {"per_device_train_batch_size": ROWS // 2 if is_long else ROWS}
     if "warmup_ratio" not in run.training:
         found["warmup_steps"] = WARM_UP
     if run.until is not None and "max_steps" not in run.training:
@@ -117,10 +120,14 @@ def _defaults(run: TrainingRun) -> dict[str, Any]:
 def _held_out(run: TrainingRun, settings: LossSettings) -> TrainingRun:
     """The run without a share of its rows, which judge in the place of the eval rows."""
     rows = run.rows if settings.distils else list(run.train)
-    count = max(1, min(MOST_HELD, round(HELD_SHARE * len(rows))))
     if len(rows) < 2:
         raise UserError("There is one training row; two are needed at least.", hint="Give more with --train_file.")
-    held = set(np.random.default_rng(run.seed).permutation(len(rows))[:count].tolist())
+    count = max(1, min(MOST_HELD, round(HELD_SHARE * len(rows))))
+    drawn = np.random.default_rng(run.seed).permutation(len(rows))[:count].tolist()
+    tokens = np.zeros(count)
+    for feature in run.folder.task.features([rows[number] for number in drawn], run.folder.encoder):
+        tokens[feature.example] += len(feature)
+    held = {number for number, before in zip(drawn, np.cumsum(tokens) - tokens, strict=True) if before < HELD_POSITIONS}
     train = [row for number, row in enumerate(run.train) if number not in held]
     others = [row for number, row in enumerate(run.unlabelled, len(run.train)) if number not in held]
     return replace(run, train=train, unlabelled=others, evaluation=[rows[number] for number in sorted(held)])
@@ -252,7 +259,8 @@ class _ShapeTrainer(ElasticTrainer):
     def _held(self) -> list[tuple[Mapping[str, Any], Outputs, float]]:
         """Batches of held-out rows, what the teacher says to them, and the loss of exactly that."""
         task, encoder = self.scorer.task, self.scorer.encoder
-        dataset = FeatureDataset(task, self.scorer.examples, encoder, labelled=False)
+        labelled = self.settings.label_loss > 0
+        dataset = FeatureDataset(task, self.scorer.examples, encoder, labelled=labelled)
         collate = Collator(encoder, {*self.inputs, *self.teacher_inputs})
         order = sorted(range(len(dataset)), key=lambda i: -len(dataset.features[i]))
         found = []
@@ -278,5 +286,10 @@ class _ShapeTrainer(ElasticTrainer):
         return total / max(rows, 1)
 
     def _loss(self, outputs: Outputs, taught: Outputs, batch: Mapping[str, Any]) -> float:
-        counts = Counts.of([batch])
-        return float(logits_loss(outputs, taught, self.kind, mask_of(batch), counts))
+        """What is learnt, of answers and labels, each with its weight; of answers alone where neither is."""
+        settings, counts = self.settings, Counts.of([batch])
+        weight = settings.distill_logits or float(not settings.label_loss)
+        found = weight * logits_loss(outputs, taught, self.kind, mask_of(batch), counts) if weight else 0.0
+        if settings.label_loss:
+            found += settings.label_loss * label_loss(outputs, batch, self.kind, counts, settings.criterion)
+        return float(found)
