@@ -28,7 +28,7 @@ def latency_table(path: Path, config: dict[str, Any]) -> Path:
     by_unit = {name: {"units": [0, 1, full], "seconds": [0.0, 1e-4, 1e-3]} for name, full in costs.items()}
     about = {
         "cpu": cpu().name, "cpu_class": cpu().cpu_class, "versions": engine_versions(), "engines": ["onnxruntime"],
-        "precision": "fp32", "tables": "fp32", "products": "float",
+        "precision": "fp32", "tables": "fp32", "products": "off", "smooth": "off",
         "model_type": config["model_type"], "hidden": config["hidden_size"],
         "heads": [heads] * layers, "neurons": [neurons] * layers, "outputs": ["logits"], "first_position": True,
         "batch": 4, "length": 12, "threads": 1,

@@ -13,7 +13,7 @@ from ..errors import UserError
 from ..options.compress import CompressOptions
 from ..progress import SILENT, Progress
 from ..quant_map import REASONS, QuantMap
-from ..quantize.attention import kinds, settle_products
+from ..quantize.attention import kept_products, kinds, settle_products
 from ..quantize.ptq import PtqSettings, dynamic, ptq
 from ..quantize.samples import Samples
 from ..quantize.sensitivity import sensitivity, too_harmful
@@ -108,11 +108,13 @@ def make(
     samples: Samples | None,
     *,
     sensitive: Sequence[str] = (),
+    judges_products: bool = True,
     progress: Progress = SILENT,
 ) -> tuple[list[Candidate], dict[str, str]]:
     """Every candidate of a parent's plans, equal ones once; and for the name of each left out the name of its equal.
 
-    `sensitive`: layers that are left float as INT8 harms them most. All plans share one calibration. A plan that only
+    `sensitive`: layers that are left float as INT8 harms them most. `judges_products`: whether `quantize_attention`'s
+    auto looks for harm, or takes what engines gain from. All plans share one calibration. A plan that only
     prunes gives the graph as it is.
     """
     proto, plans = parent.proto, parent.plans
@@ -132,7 +134,10 @@ def make(
         settings = PtqSettings(**options_for(PtqSettings, options), adaround=adaround)
         calibrated = ptq(proto, targets, samples, settings, progress=progress)
         if options.quantize_attention == "auto":
-            calibrated = settle_products(proto, calibrated, samples, parent.task.centred_axis)
+            axis = parent.task.centred_axis
+            calibrated = (
+                settle_products(proto, calibrated, samples, axis) if judges_products else kept_products(calibrated)
+            )
     made: list[Candidate] = []
     same: dict[str, str] = {}
     for plan in plans:

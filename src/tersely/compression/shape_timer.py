@@ -29,7 +29,7 @@ from ..models.carve.places import HEADS, NEURONS
 from ..models.carve.shape import neuron_step
 from ..models.families import find
 from ..options.compress import CompressOptions
-from ..progress import SILENT, Progress
+from ..progress import SILENT
 from ..prune.latency import Cost, LatencyTable, empty_shape, read_table
 from ..quantize.samples import Samples
 from ..runtime.choose import cache_folder, engine_versions, write_cached
@@ -107,7 +107,7 @@ class ShapeTimer:
             "engines": list(self._engines),
             "precision": self.quantizer or "fp32",
             "tables": "int8" if self._tables else "fp32",
-            "products": "int8" if self._options.quantize_attention == "on" else "float",
+            "products": self._options.quantize_attention,
             "smooth": str(self._options.smooth),
             "model_type": str(self.base.folder.config["model_type"]),
             "hidden": int(places.config.hidden_size),
@@ -126,8 +126,8 @@ class ShapeTimer:
         if known is not None:
             return known
         # The full model between two runs leaves caches as the run that reports does, where there are several models.
-        # With all rows that will calibrate it: they tell what is smoothed and which products are INT8.
-        model = self._runner(parent.proto, self._cheap, self.base.rows.samples, self.run.progress)
+        # With all rows and calibrators: they tell what is smoothed and which products are INT8.
+        model = self._runner(parent.proto, self._as_shipped, self.base.rows.samples, judges=True)
         runners = [*self._fp32(), ("full", "", self._full), ("model", "", model)]
         *fp32, _, timed = self._alternate(runners, "time the pruned model")
         fastest = min(fp32, key=lambda timing: timing.seconds)
@@ -260,14 +260,16 @@ class ShapeTimer:
         keep_first_position(proto)
         return proto
 
-    def _runner(
-        self, proto: Any, options: CompressOptions, samples: Samples | None, progress: Progress = SILENT
-    ) -> Engine:
-        """A graph as the quantizer leaves it, on the engine that the runtime would take."""
+    def _runner(self, proto: Any, options: CompressOptions, samples: Samples | None, *, judges: bool = False) -> Engine:
+        """A graph as the quantizer leaves it, on the engine that the runtime would take.
+
+        `judges`: with all its rows, which tell whether products of attention do harm.
+        """
         plan = Plan(tuple(step for step in (self.quantizer, *self._tables) if step))
         parent = replace(self.base, proto=proto, plans=(plan,), skip_layers=())
         try:
-            made = make(parent, options, samples, progress=progress)[0][0]
+            progress = self.run.progress if judges else SILENT
+            made = make(parent, options, samples, judges_products=judges, progress=progress)[0][0]
         except EverythingFloat:  # too little of it is left
             made = make(replace(parent, plans=(Plan(()),)), options, samples)[0][0]
         self._count += 1
@@ -286,26 +288,27 @@ class ShapeTimer:
         return self._runner(self.base.proto, self._options, self._samples)
 
     @cached_property
-    def _cheap(self) -> CompressOptions:
+    def _as_shipped(self) -> CompressOptions:
         """The options that matter to speed."""
-        first = self.run.options.algo_list[:1]
-        return replace(self.run.options, algo_list=first, round_type="round", bias_correction=False, skip_layers=())
+        return replace(self.run.options, round_type="round", bias_correction=False, skip_layers=())
 
     @cached_property
     def _options(self) -> CompressOptions:
-        """The same, as pruned models come out, which a few rows do not tell.
+        """The same for graphs that are only timed: as pruned models come out, which a few rows do not tell.
 
         Products of attention are INT8 where the full model has them so. All inputs are smoothed: of pruned and repaired
         models nearly all are.
         """
-        options = self._cheap
-        if self.quantizer == PTQ and options.smooth == "auto":
+        options = replace(self._as_shipped, algo_list=self.run.options.algo_list[:1])
+        if self.quantizer != PTQ:
+            return replace(options, smooth="off", quantize_attention="off")
+        if options.smooth == "auto":
             options = replace(options, smooth=SMOOTHED)
-        if self.quantizer != PTQ or options.quantize_attention != "auto":
-            return options
-        parent = replace(self.base, plans=(Plan((PTQ,)),), skip_layers=())
-        made = make(parent, self._cheap, self.base.rows.samples, progress=self.run.progress)[0][0]
-        return replace(options, quantize_attention="on" if made.quant_map.products else "off")
+        if options.quantize_attention == "auto":
+            parent = replace(self.base, plans=(Plan((PTQ,)),), skip_layers=())
+            made = make(parent, self._as_shipped, self.base.rows.samples, progress=self.run.progress)[0][0]
+            options = replace(options, quantize_attention="auto" if made.quant_map.products else "off")
+        return options
 
     @cached_property
     def _samples(self) -> Samples | None:

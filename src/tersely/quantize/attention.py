@@ -67,13 +67,18 @@ def settle_products(
             return np.array([mean_abs_logit_change([before], [after], centred_axis) for before, after in pairs])
 
         if not any(is_further(moved(quant_map), moved(replace(quant_map, products={}))) for quant_map in maps.values()):
-            return {key: replace(quant_map, product_classes=EXACT_CLASSES) for key, quant_map in maps.items()}
+            return kept_products(maps)
     return {
         key: replace(
             quant_map, products={}, left_float={**quant_map.left_float, **dict.fromkeys(quant_map.products, "harmful")}
         )
         for key, quant_map in maps.items()
     }
+
+
+def kept_products(maps: Mapping[Key, QuantMap]) -> dict[Key, QuantMap]:
+    """Calibrated products as `auto` leaves them where they do no harm."""
+    return {key: replace(quant_map, product_classes=EXACT_CLASSES) for key, quant_map in maps.items()}
 
 
 def is_further(moves: NDArray[np.float64], others: NDArray[np.float64]) -> bool:
