@@ -22,14 +22,15 @@ def quoted(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".txt":
         return f"```\n{text.rstrip()}\n```\n"
-    lines = [line for line in text.splitlines() if line]
+    lines = text.splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("|"))
     machine = next((line for line in lines[1:start] if "CPU class" in line), None)
     blocks = [f"`{line}`" for line in lines[: min(start, 1)]]
     if machine and "CPU class" not in lines[0]:
         blocks.append(machine)
-    for is_table, group in groupby(lines[start:], lambda line: line.startswith("|")):
-        blocks.append("\n".join(line if is_table else f"- {line}" for line in group))
+    for kind, group in groupby(lines[start:], lambda line: line[:1] == "|" if line else None):
+        if kind is not None:
+            blocks.append("\n".join(line if kind else f"- {line}" for line in group))
     return "\n\n".join(blocks) + "\n"
 
 
